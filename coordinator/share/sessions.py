@@ -6,7 +6,7 @@ ones. Later requests have the next epoch, and name only what changes. Epoch -1 e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from muster.protocol.errors import ErrorCode
@@ -55,15 +55,25 @@ class SessionRow:
 
 
 class ShareSession:
-    """The partitions of one member, in the order in which they are served."""
+    """The partitions of one member, in the order in which they are served.
 
-    __slots__ = ("epoch", "group_id", "member_id", "rows")
+    `overtaken`: a function that ends the wait of the newest request. None: that request does not wait.
+    """
+
+    __slots__ = ("epoch", "group_id", "member_id", "overtaken", "rows")
 
     def __init__(self, group_id: str, member_id: str, rows: Iterable[SessionRow]) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.rows = {row.place: row for row in rows}
         self.epoch = next_epoch(INITIAL_EPOCH)
+        self.overtaken: Callable[[], object] | None = None
+
+    def overtake(self) -> None:
+        """End the wait of the newest request, because another one follows, or the session ends."""
+        overtaken, self.overtaken = self.overtaken, None
+        if overtaken is not None:
+            overtaken()
 
     def update(self, rows: Iterable[SessionRow], forgotten: Iterable[Place]) -> None:
         """Add and forget partitions. The first answer after this names each added partition."""
@@ -101,9 +111,19 @@ class SessionContext:
         self._epoch = INITIAL_EPOCH if session is None else session.epoch
 
     @property
-    def is_overtaken(self) -> bool:
-        """Whether a later request used the session while this request waited (INVALID_SHARE_SESSION_EPOCH)."""
-        return self.is_incremental and self._session is not None and self._session.epoch != self._epoch
+    def is_over(self) -> bool:
+        """Whether a later request used the session while this request waited, or the session has ended."""
+        return self._session is not None and self._session.epoch != self._epoch
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the answer is INVALID_SHARE_SESSION_EPOCH. As on Kafka, the first request of a session is not."""
+        return self.is_incremental and self.is_over
+
+    def when_overtaken(self, end_wait: Callable[[], object] | None) -> None:
+        """Call `end_wait` when a later request uses the session, or when the session ends. None: call nothing."""
+        if self._session is not None:
+            self._session.overtaken = end_wait
 
     def note_answer(self, row: SessionRow, *, has_error: bool, has_records: bool) -> bool:
         """Note the answer for a partition. Returns whether the answer must have this partition."""
@@ -162,7 +182,7 @@ class ShareSessions:
         if self._rows > MAX_ROWS or len(session.rows) > MAX_SESSION_ROWS:
             self.end(group_id, member_id)
             raise SessionRefused(ErrorCode.SHARE_SESSION_NOT_FOUND)
-        session.epoch = next_epoch(epoch)
+        self._use(session)
         return SessionContext(list(session.rows.values()), session, is_incremental=True)
 
     def acknowledge(self, group_id: str, member_id: str, epoch: int) -> None:
@@ -173,8 +193,11 @@ class ShareSessions:
             if self.find(group_id, member_id) is None:
                 raise SessionRefused(ErrorCode.SHARE_SESSION_NOT_FOUND)
             return
-        session = self._at_epoch(group_id, member_id, epoch)
-        session.epoch = next_epoch(epoch)
+        self._use(self._at_epoch(group_id, member_id, epoch))
+
+    def _use(self, session: ShareSession) -> None:
+        session.epoch = next_epoch(session.epoch)
+        session.overtake()
 
     def end(self, group_id: str, member_id: str) -> ShareSession | None:
         """End a session, and return it. None means that the member has no session."""
@@ -184,6 +207,8 @@ class ShareSessions:
             left = self._members[group_id] = self._members[group_id] - 1
             if not left:
                 del self._members[group_id]
+            session.epoch = FINAL_EPOCH
+            session.overtake()
         return session
 
     def _at_epoch(self, group_id: str, member_id: str, epoch: int) -> ShareSession:

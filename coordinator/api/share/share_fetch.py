@@ -93,7 +93,7 @@ def _serve(node: Node, context: RequestContext, request: ShareFetchRequest, take
     terms = _terms(node, context, request, shares, group_id, member_id)
     reading = ShareReading(node, context, terms, taken)
     if not is_renewing:
-        yield from reading.running(shares, session.rows)
+        yield from reading.running(shares, session)
     yield from made.ended()
     response = yield from _answer(node, context, session, reading.answered)
     yield from _add_outcomes(response, made)
@@ -165,7 +165,7 @@ def _terms(
 def _answer(
     node: Node, context: RequestContext, session: SessionContext, answered: Sequence[Answered]
 ) -> Job[ShareFetchResponse]:
-    if session.is_overtaken:
+    if session.is_refused:
         return ShareFetchResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     throttle = context.channel.throttle
     if throttle is not None and throttle.fetched((yield from _size_of(answered))):

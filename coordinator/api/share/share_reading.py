@@ -19,7 +19,7 @@ from muster.coordinator.runtime.share_partitions.led_partition import LedSharePa
 from muster.coordinator.runtime.share_partitions.share_partitions import SharePartitions
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.share.acquire import Wish
-from muster.coordinator.share.sessions import SessionRow
+from muster.coordinator.share.sessions import SessionContext, SessionRow
 from muster.coordinator.share_state.persister import StateKey
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError
@@ -84,12 +84,12 @@ class ShareReading:
 
     # ---- which partitions
 
-    def running(self, shares: SharePartitions, rows: Sequence[SessionRow]) -> Job[None]:
+    def running(self, shares: SharePartitions, session: SessionContext) -> Job[None]:
         """Read records, or wait for them, until `answered` is complete."""
         wanted: list[Wanted] = []
         terms = self._terms
         may_read = terms.max_records != 0 and terms.max_bytes > 0
-        for number, row in enumerate(_rotated(rows, terms.session_epoch)):
+        for number, row in enumerate(_rotated(session.rows, terms.session_epoch)):
             if number > PLAIN_ROWS:
                 yield None
             try:
@@ -100,7 +100,7 @@ class ShareReading:
                 if share is not None:
                     wanted.append((row, share))
         if wanted:
-            yield from self._waiting_for(wanted)
+            yield from self._waiting_for(wanted, session)
         self.answered += [(row, _failed_row(row, error_code)) for row, error_code in self._failed.items()]
 
     def _find(self, shares: SharePartitions, row: SessionRow, *, may_read: bool) -> LedSharePartition | None:
@@ -121,8 +121,11 @@ class ShareReading:
 
     # ---- waiting
 
-    def _waiting_for(self, wanted: Sequence[Wanted]) -> Job[None]:
-        """Look for records, at once and each time that there may be more, until the longest wait is over."""
+    def _waiting_for(self, wanted: Sequence[Wanted], session: SessionContext) -> Job[None]:
+        """Look for records, at once and each time that there may be more, until the longest wait is over.
+
+        A request that a later one has overtaken acquires nothing: its client will not get the records.
+        """
         clock = self._node.clock
         if (yield from self._looking(wanted)):
             return
@@ -132,12 +135,13 @@ class ShareReading:
             return
         timer = clock.machine.call_at(clock.machine.now().mono_ms + self._terms.max_wait_ms, self._end_wait)
         forget = self._context.channel.on_close(self._end_wait)
+        session.when_overtaken(self._end_wait)
         for number, (_, share) in enumerate(wanted):
             share.waiting[self] = self._look_again
             if number > PLAIN_ROWS:
                 yield None
         try:
-            while not (yield from self._looking(wanted)):
+            while not session.is_over and not (yield from self._looking(wanted)):
                 if not self._is_woken:
                     self._woken = PendingResult()
                     yield self._woken
@@ -146,6 +150,8 @@ class ShareReading:
         finally:
             timer.cancel()
             forget()
+            if not session.is_over:
+                session.when_overtaken(None)
             for _, share in wanted:
                 share.waiting.pop(self, None)
             for stop in self._absent:

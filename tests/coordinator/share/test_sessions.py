@@ -126,7 +126,24 @@ def test_a_waiting_request_is_overtaken_by_the_next_one() -> None:
     sessions = ShareSessions(1)
     first = opened(sessions, 0, A)
     waiting = opened(sessions, 1)
-    assert not waiting.is_overtaken
+    assert not waiting.is_refused
     opened(sessions, 2)
-    assert waiting.is_overtaken
-    assert not first.is_overtaken
+    assert waiting.is_refused
+    assert first.is_over
+    assert not first.is_refused
+
+
+def test_a_wait_ends_when_the_session_is_used_again_or_ends() -> None:
+    sessions = ShareSessions(1)
+    ended: list[str] = []
+    opened(sessions, 0, A).when_overtaken(lambda: ended.append("by a fetch"))
+    opened(sessions, 1).when_overtaken(lambda: ended.append("by an acknowledgement"))
+    sessions.acknowledge("g", "m", 2)
+    waiting = opened(sessions, 3)
+    waiting.when_overtaken(lambda: ended.append("never"))
+    waiting.when_overtaken(None)
+    opened(sessions, 4).when_overtaken(lambda: ended.append("by the end"))
+    opened(sessions, -1).when_overtaken(None)
+    assert ended == ["by a fetch", "by an acknowledgement"]
+    sessions.end("g", "m")
+    assert ended[2:] == ["by the end"]

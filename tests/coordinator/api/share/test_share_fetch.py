@@ -10,7 +10,7 @@ from muster.coordinator.runtime.share_partitions import share_partitions
 from muster.coordinator.share_state.persister import StateKey
 from muster.coordinator.topics.cluster_image import Broker, Endpoint, Leader
 from muster.protocol.errors import ErrorCode
-from tests.coordinator.api.share.serving import GROUP, Serving, acquired, errors
+from tests.coordinator.api.share.serving import FEATURES, GROUP, Serving, acquired, errors
 from tests.coordinator.topics.support import add_topic, batch
 
 T = ("t", 0)
@@ -382,3 +382,34 @@ def test_a_segment_that_is_not_here_is_fetched(serving: Serving, monkeypatch: py
     asked[0][1](None)
     serving.clock.advance(0)
     assert acquired(waiting.one()) == [(0, 9, 2)]
+
+
+def test_a_fetch_that_was_overtaken_acquires_nothing(serving: Serving) -> None:
+    serving.fetch("m1", 0, ("t", 1))
+    waiting = serving.send_fetch("m1", 1, max_wait_ms=500)
+    later = serving.send_fetch("m1", 2, max_wait_ms=500)
+    serving.clock.advance(0)
+    assert waiting.one().error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    serving.append("t", 1, index=1)
+    serving.clock.advance(0)
+    assert acquired(later.one()) == [(0, 0, 1)]
+
+
+def test_without_share_groups_nothing_is_served(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    serving.fetch("m1", 0, T)
+    share = serving.share()
+    monkeypatch.setitem(FEATURES, "share.version", 0)
+    serving.shares.features_changed()
+    assert share.is_closed
+    assert serving.fetch("m1", 0, T).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert serving.acknowledge("m1", 1, {}).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_fetch_whose_session_has_ended_acquires_nothing(serving: Serving) -> None:
+    serving.fetch("m2", 0, ("t", 1))
+    waiting = serving.send_fetch("m1", 0, ("t", 1), max_wait_ms=500)
+    serving.acknowledge("m1", -1, {})
+    serving.clock.advance(0)
+    assert errors(waiting.one()) == []
+    serving.append("t", 1, index=1)
+    assert acquired(serving.fetch("m2", 1)) == [(0, 0, 1)]
