@@ -14,13 +14,13 @@ import structlog
 
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.runtime.loader import Loader
-from muster.coordinator.runtime.routing import ByPartition, Leaderships, Routing
+from muster.coordinator.runtime.routing import ByPartition, Leaderships, Routing, check_placement
 from muster.coordinator.state_machine.interface import Respond
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, JobQueue, PendingResult
 from muster.coordinator.topics.cluster_image import Leader
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.names import SHARE_STATE_TOPIC
+from muster.coordinator.topics.names import PARTITIONS_PROPERTIES, SHARE_STATE_TOPIC
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
 
@@ -122,12 +122,18 @@ class ShareStates:
         self.routing = Routing(shards)
         is_here = partial(self._topics.open.is_here, SHARE_STATE_TOPIC)
         self.leaderships = Leaderships(place.node_id, [one.runtime for one in shards], self._clock, WHAT, is_here)
-        self._loader = Loader(self._clock, WHAT, lambda: None)
+        self._loader = Loader(self._clock, WHAT, self._check_placement)
         all_mine = [Leader(place.node_id, 0)] * len(shards)
         for shard in self.leaderships.new(all_mine if place.leaders is None else place.leaders()):
             partition = self._topics.open.partition(SHARE_STATE_TOPIC, shard.partition)
             self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
         self._loader.run_for(budget_ms)
+
+    def _check_placement(self) -> None:
+        """Log one line if states are in wrong partitions, as after a copy from another cluster."""
+        names = [shard.keys() for shard in self.routing.shards]
+        lost = "their records are delivered again"
+        check_placement(names, "share partitions", SHARE_STATE_TOPIC, PARTITIONS_PROPERTIES[SHARE_STATE_TOPIC], lost)
 
     def ensuring(self) -> Job[None]:
         """A job that creates the topic if it does not exist. Raises `ApiError`."""

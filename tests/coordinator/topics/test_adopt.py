@@ -7,10 +7,12 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.log import MemoryStorage, batches, checkpoints
+from muster.coordinator.share_state.persister import StateKey
+from muster.coordinator.share_state.state import tombstone
 from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics import startup
 from muster.coordinator.topics.creation import NewTopic
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.hashing import group_partition
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
@@ -19,7 +21,7 @@ from muster.protocol.messages.transaction_records.transaction_log import (
     TransactionLogKey,
     TransactionLogValue,
 )
-from muster.protocol.records import OFFSETS, TRANSACTION_STATE
+from muster.protocol.records import OFFSETS, SHARE_STATE, TRANSACTION_STATE
 from tests.coordinator.topics.support import make_topics
 from tests.support.old_formats import Row, messages
 
@@ -169,6 +171,20 @@ def test_copied_transactions_are_adopted_with_their_partition_count(written: int
     assert (topic.topic_id, len(topic.partitions)) == (KAFKAS_ID, expected)
     topics.logs.close()
     assert len(make_topics(storage).by_name[TRANSACTION_STATE_TOPIC].partitions) == expected
+
+
+@pytest.mark.parametrize("written", [7, 83])
+def test_copied_states_of_share_groups_are_adopted_with_their_partition_count(written: int) -> None:
+    storage = MemoryStorage()
+    for number in range(300):
+        key = StateKey(f"g-{number}", OTHER_ID, number % 5)
+        record = tombstone(key)
+        index = group_partition(str(key), written)
+        put(storage, index, topic=SHARE_STATE_TOPIC)
+        data = bytes(batches.build([(SHARE_STATE.encode_key(record.key), None)], timestamp_ms=1))
+        storage.save(f"{SHARE_STATE_TOPIC}-{index}/{NAME}", data)
+    topics = make_topics(storage, partitions_are_given=False)
+    assert len(topics.by_name[SHARE_STATE_TOPIC].partitions) == written
 
 
 def test_the_partition_count_of_copied_transactions_can_be_given() -> None:

@@ -100,6 +100,17 @@ class TestAState:
         assert core is not None
         assert core.states.next_offset == harness.states.routing.shard(str(harness.key)).runtime.log.end_offset
 
+    def test_states_in_wrong_partitions_are_logged(self, capsys: pytest.CaptureFixture[str]) -> None:
+        harness = SharesHarness()
+        for number in range(6):
+            harness.initialize(key=harness.key._replace(group_id=f"g{number}"))
+        harness = harness.restarted()
+        assert "wrong partitions" not in capsys.readouterr().out
+        shards = harness.states.routing.shards
+        shards[0].keys, shards[1].keys = shards[1].keys, shards[0].keys  # type: ignore[method-assign]
+        harness.states._check_placement()
+        assert "share partitions are in wrong partitions of __share_group_state" in capsys.readouterr().out
+
 
 class TestLeadership:
     def test_the_leading_node_of_the_process_is_asked(self) -> None:
