@@ -240,6 +240,9 @@ class LedSharePartition:
         if change is not None:
             self._persist(change, _nothing, Ending(LOCK_OVER, holders=holders))
             self.wake()
+        self._watch_locks()
+
+    def _watch_locks(self) -> None:
         deadline_ms = self.core.deadline_ms()
         if deadline_ms is not None:
             self._set_timer(deadline_ms)
@@ -281,6 +284,8 @@ class LedSharePartition:
             log.error("a change of a share partition was not persisted", **self.facts(), reason=refusal.message)
             if refusal.error_code in CLOSING:
                 self.close()
+            else:
+                self._watch_locks()  # records may be acquired again, as they were before the change
         if refusal is None:
             place = self.partition.topic, self.key.partition
             limit = self.core.settings.max_deliveries

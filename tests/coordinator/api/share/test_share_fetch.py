@@ -7,7 +7,7 @@ import pytest
 from muster.coordinator.log import SegmentAbsent
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.runtime.share_partitions import share_partitions
-from muster.coordinator.share_state.persister import StateKey
+from muster.coordinator.share_state.persister import StateKey, StateResponse
 from muster.coordinator.topics.cluster_image import Broker, Endpoint, Leader
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.api.share.serving import FEATURES, GROUP, Serving, acquired, errors
@@ -413,3 +413,18 @@ def test_a_fetch_whose_session_has_ended_acquires_nothing(serving: Serving) -> N
     assert errors(waiting.one()) == []
     serving.append("t", 1, index=1)
     assert acquired(serving.fetch("m2", 1)) == [(0, 0, 1)]
+
+
+def test_a_lock_ends_also_after_an_acknowledgement_that_failed(serving: Serving) -> None:
+    serving.fetch("m1", 0, T, max_records=1)
+    serving.clock.advance(10_000)
+    assert acquired(serving.fetch("m1", 1)) == [(5, 9, 1)]
+    serving.persister.holds = True
+    serving.persister.error.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    answers = serving.send_acks("m1", 2, {T: [(5, 9, [1])]})
+    serving.clock.advance(20_000)  # the lock of the first records ends
+    serving.persister.error = StateResponse()
+    serving.persister.release()
+    assert errors(answers.one()) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    serving.clock.advance(10_000)
+    assert acquired(serving.fetch("m2", 0, T)) == [(0, 4, 2), (5, 9, 2)]
