@@ -1,7 +1,7 @@
 """Questions about the states of share partitions, and their answers, as JSON for another node.
 
 A node asks the node that coordinates a share partition. That node may have lost its leadership meanwhile, and then
-answers NOT_COORDINATOR. An answer that is lost counts as NETWORK_EXCEPTION. In both cases the persister asks again.
+answers NOT_COORDINATOR. A lost answer counts as COORDINATOR_NOT_AVAILABLE. In both cases the persister asks again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read_answer(request: StateRequest, answer: Sequence[Any]) -> StateResponse:
 
 def lost(request: StateRequest) -> StateResponse:
     """The answer when the other node does not answer."""
-    return refuse(request, ErrorCode.NETWORK_EXCEPTION)
+    return refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def serve(

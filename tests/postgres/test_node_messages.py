@@ -250,4 +250,4 @@ async def test_a_lost_answer_about_a_state_is_an_error(store: TableStore, monkey
     monkeypatch.setattr(node_messages, "MAX_WAITING", 0)
     answers: list[Any] = []
     Side(1, store).box.ask_state(2, ReadSummary(KEY), answers.append)
-    assert [(type(answer), answer.error_code) for answer in answers] == [(Summary, ErrorCode.NETWORK_EXCEPTION)]
+    assert [(type(answer), answer.error_code) for answer in answers] == [(Summary, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
