@@ -104,6 +104,7 @@ CAUSES: Final[dict[str, str]] = {
     "revocation_timeout": "{who} did not give up its partitions in time",
     "topics_changed": "topics have changed",
     "pattern_resolved": "a regular expression matches other topics",
+    "partitions_ready": "the states of share partitions were set up",
     "group_full": "{who} found the group full",
     "assignment_too_large": "the assignment of {who} is larger than max.message.bytes of __consumer_offsets",
     "group_over_capacity": "the group was loaded with more members than group.max.size",

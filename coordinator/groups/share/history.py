@@ -30,7 +30,7 @@ class Settling:
         "revoked", "trigger",
     )  # fmt: skip
 
-    def __init__(self, epoch: int, now_ms: int, cause: str, trigger: Trigger) -> None:
+    def __init__(self, epoch: int, now_ms: int, cause: str, trigger: Trigger | None) -> None:
         self.first_epoch = epoch
         self.began_ms = self.bumped_ms = now_ms
         self.cause, self.trigger = cause, trigger
@@ -77,8 +77,8 @@ def epoch_bumped(
     state: str,
 ) -> None:
     """Report a new epoch. `before`: all topics when the group last looked at them; None if they are no cause."""
-    is_by_member = cause not in (events.TOPICS_CHANGED, events.PARTITIONS_READY)
-    settling, now_ms, trigger = group.settling, step.now.mono_ms, member.trigger
+    trigger = None if cause in (events.TOPICS_CHANGED, events.PARTITIONS_READY) else member.trigger
+    settling, now_ms = group.settling, step.now.mono_ms
     if not group.members:
         settling = group.settling = None
     elif settling is None:
@@ -92,7 +92,7 @@ def epoch_bumped(
         group.group_id,
         epoch=group.epoch,
         cause=cause,
-        trigger=trigger if is_by_member else None,
+        trigger=trigger,
         members=len(group.members),
         topics=_changed_topics(group, before, step.state.image) if cause == events.TOPICS_CHANGED else [],
         state=state,
