@@ -761,7 +761,7 @@ def deleted_share_offsets(s: State, n: int) -> Iterator[Message]:
 
 def described_share_members(s: State, n: int) -> Iterator[Message]:
     group = f"share-{fresh(1)[0]}"
-    for member in range(20):
+    for member in range(4):
         yield share_beating(group, f"m{member}", [topic_name(i) for i in range(min(n, s.size))])
     yield sgd.ShareGroupDescribeRequest([group])
 
