@@ -6,7 +6,7 @@ from pathlib import Path
 
 from muster.pipeline.explain.inputs import log_of_path
 from tests.pipeline.scores import KEPT, unpacked
-from tests.pipeline.served import log_of_cluster, served, tables_of
+from tests.pipeline.served import log_of_cluster, of_both, served, tables_of
 
 
 def test_a_live_cluster_gives_the_tables_of_its_data_directory(tmp_path: Path) -> None:
@@ -16,4 +16,4 @@ def test_a_live_cluster_gives_the_tables_of_its_data_directory(tmp_path: Path) -
     with served(log, tmp_path / "server") as bootstrap:
         of_cluster = tables_of(log_of_cluster({"bootstrap.servers": bootstrap}))
     for name, rows in of_path.items():
-        assert of_cluster[name] == rows, name
+        assert of_both(name, of_cluster[name]) == of_both(name, rows), name
