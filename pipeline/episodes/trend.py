@@ -56,15 +56,19 @@ def closed(steps: Sequence[Step], gaps: Sequence[Span]) -> Closed:
 
     While the broker is away, nobody reads, and producers keep their records. So the gap itself shows no trend.
     """
-    found, moved, by_ms, by_lag, last = list[Step](), dict[int, int](), 0, 0, None
+    found, moved, by_ms, by_lag = list[Step](), dict[int, int](), 0, 0
+    last: Step | None = None
+    level: int | None = None
+    is_after_gap = False
     for one in steps:
         if any(one.start_ms < until_ms and one.until_ms > from_ms for from_ms, until_ms in gaps):
             continue
-        before = found[-1] if found else None
-        if before is not None and last is not None and one.start_ms > last.until_ms:
-            by_ms = one.start_ms - before.until_ms
-            by_lag = (one.lag or 0) - (before.lag or 0)
+        if last is not None and one.start_ms > last.until_ms:
+            by_ms, is_after_gap = one.start_ms - found[-1].until_ms, level is not None
+        if is_after_gap and one.lag is not None and level is not None:
+            by_lag, is_after_gap = one.lag - level, False
         lag = None if one.lag is None else one.lag - by_lag
+        level = level if lag is None else lag
         found.append(one._replace(start_ms=one.start_ms - by_ms, until_ms=one.until_ms - by_ms, lag=lag))
         moved[one.until_ms - by_ms], last = by_ms, one
     return Closed(found, moved)

@@ -176,12 +176,7 @@ def is_long(one: Row, wanted_ms: int | None, silences: Sequence[Silence] = ()) -
     mean_ms = max((one["time_ms"] - one["first_ms"]) / max(one["commits"] - 1, 1), one["calm_ms"] or 0)
     usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * _without(silences, one, "longest_ms"))
     from_ms, to_ms = one["from_ms"], one["to_ms"]
-    # a group needs some time until its members are back. An owner that commits again and again is back
-    is_back = one["run_commits"] >= _AGAIN
-    away = [
-        each if is_back and each.until_ms < one["run_ms"] else each._replace(until_ms=each.until_ms + BACK_MS)
-        for each in silences
-    ]
+    away = [each._replace(until_ms=_back_ms(one, each.until_ms)) for each in silences]
     surely_ms = to_ms - (since_ms := max(from_ms, one["beyond_ms"])) - silent_ms(away, since_ms, to_ms)
     if wanted_ms is not None and surely_ms >= max(wanted_ms, usual_ms):
         return True
@@ -190,6 +185,19 @@ def is_long(one: Row, wanted_ms: int | None, silences: Sequence[Silence] = ()) -
     quiet_ms = to_ms - from_ms - silent_ms(away, from_ms, to_ms) if only_last else surely_ms
     enough = one["commits"] == WINDOW or (one["is_last"] and one["commits"] > 1)
     return bool(enough and quiet_ms >= max(SETTLE_MS, usual_ms, LONGEST_GAPS * _without(silences, one, "silence_ms")))
+
+
+def _back_ms(one: Row, until_ms: int) -> int:
+    """When a group was back after a silence. It needs some time until all members are back.
+
+    An owner that commits again and again is back when it does so after the silence.
+    """
+    usual_ms = until_ms + BACK_MS
+    if one["run_commits"] < _AGAIN:
+        return usual_ms
+    if one["run_ms"] > until_ms:
+        return until_ms
+    return min(usual_ms, one["first_ms"]) if one["first_ms"] > until_ms else usual_ms
 
 
 def _without(silences: Iterable[Silence], one: Row, name: str) -> int:

@@ -329,6 +329,14 @@ def test_an_owner_that_commits_after_a_silence_is_back(run_ms: int, status: list
     assert _found(away, run_ms=run_ms, run_commits=14, to_ms=1_070_000) == status
 
 
+@pytest.mark.parametrize(("first_ms", "status"), [(1_060_000, ["STALL"]), (1_120_000, [])])
+def test_an_owner_that_commits_an_offset_before_and_after_a_silence_is_back(first_ms: int, status: list[str]) -> None:
+    """It does so from 20 s before the silence to 90 s after it. `first_ms`: the first of its last ten commits."""
+    away = [Silence(950_000, 1_050_000, 5)]
+    times = {"from_ms": 930_000, "beyond_ms": 930_000, "to_ms": 1_140_000, "time_ms": 1_138_000}
+    assert _found(away, run_ms=930_000, run_commits=30, first_ms=first_ms, **times) == status
+
+
 @pytest.mark.parametrize(("old_ms", "status"), [(4_000, ["STOP"]), (90_000, [])])
 def test_a_partition_that_waits_for_its_turn_does_not_stall(old_ms: int, status: list[str]) -> None:
     """For 150 s, its owner reads another partition: up to its end, or records that are as old, too."""
