@@ -34,10 +34,23 @@ class AnsweredRequest(NamedTuple):
     answered_us: int
     """When the answer was handed to the connection."""
     throttle_ms: int = 0
+    stands_for: int = 1
+    """How many requests it stands for: itself, and repeated ones that `RequestObserver.repeats` has counted."""
+
+
+UNTIMED: Final = 15
+"""How many repeated requests of a connection are only counted before one is timed, if the observer allows it."""
 
 
 class RequestObserver(Protocol):
     """Gets the answered requests. An observer must be quick and must not fail."""
+
+    @property
+    def repeats(self) -> list[int] | None:
+        """The number of repeated requests without error that were only counted, by API key, to be added to.
+
+        None: `observe` gets each request.
+        """
 
     def observe(self, request: AnsweredRequest) -> None:
         """Take an answered request."""
@@ -51,7 +64,8 @@ class ObservedRequests(Layer):
     """The requests of an observed connection, and the sink of their answers."""
 
     __slots__ = (
-        "_api", "_began_us", "_clock", "_error_counts", "_handled_us", "_observer", "_request_bytes",
+        "_api", "_began_us", "_count", "_error_counts", "_handled_us", "_left", "_mono_us", "_observe", "_repeats",
+        "_request_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -59,8 +73,13 @@ class ObservedRequests(Layer):
     ) -> None:
         """`open_requests(sink)` opens the observed `dispatch.ConnectionRequests`."""
         super().__init__(sink, open_requests)
-        self._observer = observer
-        self._clock = clock
+        self._observe = observer.observe
+        self._repeats = observer.repeats
+        self._mono_us = clock.mono_us
+        self._left = 0
+        """How many repeated requests are only counted from now on."""
+        self._count = 1
+        """How many requests the next timed one stands for."""
         self._requests.note_response = self._note_response
         self._api = 0, 0
         self._request_bytes = self._began_us = self._handled_us = 0
@@ -68,15 +87,24 @@ class ObservedRequests(Layer):
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Handle a request: see `dispatch.ConnectionRequests`."""
-        self._began_us, self._handled_us = self._clock.mono_us(), 0
+        self._began_us, self._handled_us = self._mono_us(), 0
         self._request_bytes, self._error_counts = end - start, None
         if end - start >= 4:
             self._api = _key_and_version(data, start)
-        answer: Answer | None = self._requests.handle(data, start, end)
-        if answer is not None:
+        requests = self._requests
+        answer: Answer | None = requests.handle(data, start, end)
+        if answer is None:
+            self._handled_us = self._mono_us()
+            return None
+        repeats = self._repeats
+        if repeats is None or requests.cached is None or self._error_counts is not None:
             self._report(answer)
+        elif self._left:
+            self._left -= 1
+            repeats[self._api[0]] += 1
         else:
-            self._handled_us = self._clock.mono_us()
+            self._report(answer, self._count)
+            self._left, self._count = UNTIMED, UNTIMED + 1
         return answer
 
     def answer(self, answer: Answer | None) -> None:
@@ -87,8 +115,8 @@ class ObservedRequests(Layer):
     def _note_response(self, response: Message | None) -> None:
         self._error_counts = {} if response is None else error_counts(self._api[0], response)
 
-    def _report(self, answer: Answer | None) -> None:
-        answered_us = self._clock.mono_us()
+    def _report(self, answer: Answer | None, count: int = 1) -> None:
+        answered_us = self._mono_us()
         counts, cached = self._error_counts, self._requests.cached
         if counts is None and cached is not None:
             counts = cached.error_counts  # no response was encoded
@@ -96,8 +124,9 @@ class ObservedRequests(Layer):
         handled_us = self._handled_us or answered_us
         key, version = self._api
         throttle_ms = getattr(self._requests, "throttle_ms", 0)
-        self._observer.observe(_new(AnsweredRequest, (
-            key, version, counts or {}, self._request_bytes, size, self._began_us, handled_us, answered_us, throttle_ms
+        self._observe(_new(AnsweredRequest, (
+            key, version, counts or {}, self._request_bytes, size, self._began_us, handled_us, answered_us, throttle_ms,
+            count,
         )))  # fmt: skip
 
 

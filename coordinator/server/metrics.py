@@ -26,6 +26,8 @@ SAMPLE_MS: Final = 100
 """How often the lateness of the event loop is measured."""
 SAMPLES: Final = 600
 COUNTED_AT_ONCE: Final = 1_000
+MAX_KEY: Final = 1_000
+"""No API has a greater key."""
 HANDLER: Final = "handler"
 ANSWER: Final = "answer"
 """The phase after the handler: the request waits for members, for the disk or for a time."""
@@ -56,6 +58,8 @@ class ServerMetrics:
         self.server: Server | None = None
         self.groups = GroupFigures()
         self._requests: dict[int, _Requests] = {}
+        self.repeats = [0] * (MAX_KEY + 1)
+        """See `RequestObserver`. The next timed request of their connection stands for them."""
         self._errors: Counter[tuple[int, int]] = Counter()
         self._events: Counter[str] = Counter()
         self._syncs = Histogram()
@@ -74,20 +78,22 @@ class ServerMetrics:
 
     def observe(self, request: AnsweredRequest) -> None:
         """Count an answered request."""
-        key, _, errors, _, _, began_us, handled_us, answered_us, _ = request
+        key, _, errors, _, _, began_us, handled_us, answered_us, _, count = request
         of = self._requests.get(key)
         if of is None:
             of = self._requests[key] = _Requests()
         handler, took_us = of.handler, handled_us - began_us
-        handler.by_bits[took_us.bit_length()] += 1
-        handler.sum_us += took_us
+        handler.by_bits[took_us.bit_length()] += count
+        handler.sum_us += took_us * count
+        if count != 1:
+            self.repeats[key] -= count - 1
         if answered_us != handled_us:
             took_us = answered_us - handled_us
             of.answer.by_bits[took_us.bit_length()] += 1
             of.answer.sum_us += took_us
-        for code, count in errors.items():
+        for code, rows in errors.items():
             if code:
-                self._errors[key, code] += count
+                self._errors[key, code] += rows
 
     def count_events(self, events: Sequence[Event], now: Now) -> None:
         """Count the events of groups."""
@@ -130,7 +136,7 @@ class ServerMetrics:
 
     def _counted(self) -> Iterator[Metric]:
         by_api = {(_api_name(key),): of for key, of in sorted(self._requests.items())}
-        requests = {name: of.handler.count for name, of in by_api.items()}
+        requests = {(_api_name(key),): of.handler.count + self.repeats[key] for key, of in self._requests.items()}
         yield Metric("muster_requests_total", COUNTER, "Requests that were answered.", requests, ("api",))
         seconds = {name: (of.handler.sum_us + of.answer.sum_us) / 1e6 for name, of in by_api.items()}
         about = (

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api import registry
-from muster.coordinator.api.observer import AnsweredRequest, error_counts
+from muster.coordinator.api.observer import UNTIMED, AnsweredRequest, error_counts
+from muster.coordinator.server.metrics import ServerMetrics
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
@@ -35,6 +36,7 @@ class RecordingObserver:
 
     def __init__(self) -> None:
         self.all: list[AnsweredRequest] = []
+        self.repeats: list[int] | None = None
 
     def observe(self, request: AnsweredRequest) -> None:
         self.all.append(request)
@@ -175,3 +177,18 @@ def test_the_observer_gets_every_request_over_tcp_once() -> None:
             assert 0 < one.began_us <= one.handled_us <= one.answered_us
 
     asyncio.run(main())
+
+
+def test_of_repeated_requests_one_of_sixteen_is_timed_and_all_are_counted() -> None:
+    metrics = ServerMetrics()
+    peer = Peer(observer=metrics)
+    member = peer.member()
+    for number in range(1, 101):
+        assert peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member)).error_code == 0
+        requests = next(iter(metrics._counted()))
+        assert requests.samples["Heartbeat",] == number
+    timed = metrics._requests[HEARTBEAT].handler
+    assert timed.count <= 100 < timed.count + UNTIMED + 1
+    peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, "nobody"))
+    assert next(iter(metrics._counted())).samples["Heartbeat",] == 101
+    assert metrics._errors[HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID] == 1

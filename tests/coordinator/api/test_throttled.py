@@ -275,6 +275,8 @@ async def test_quotas_apply_from_the_start_and_can_be_removed(tmp_path: Any) -> 
 
 
 class RecordingObserver(list[AnsweredRequest]):
+    repeats = None
+
     def observe(self, request: AnsweredRequest) -> None:
         self.append(request)
 

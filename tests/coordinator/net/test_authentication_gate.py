@@ -109,6 +109,8 @@ class GateHarness:
         self.made.append(Dispatcher(channel, sink))
         return self.made[-1]
 
+    repeats = None
+
     def observe(self, request: AnsweredRequest) -> None:
         assert self.observed is not None
         self.observed.append(request.api_key)
