@@ -26,8 +26,8 @@ SAMPLE_MS: Final = 100
 """How often the lateness of the event loop is measured."""
 SAMPLES: Final = 600
 COUNTED_AT_ONCE: Final = 1_000
-MAX_KEY: Final = 1_000
-"""No API has a greater key."""
+_KEYS: Final = 1_000
+"""The keys of all APIs are less."""
 HANDLER: Final = "handler"
 ANSWER: Final = "answer"
 """The phase after the handler: the request waits for members, for the disk or for a time."""
@@ -58,7 +58,7 @@ class ServerMetrics:
         self.server: Server | None = None
         self.groups = GroupFigures()
         self._requests: dict[int, _Requests] = {}
-        self.repeats = [0] * (MAX_KEY + 1)
+        self.repeats = [0] * (_KEYS)
         """See `RequestObserver`. The next timed request of their connection stands for them."""
         self._errors: Counter[tuple[int, int]] = Counter()
         self._events: Counter[str] = Counter()
