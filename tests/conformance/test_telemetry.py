@@ -20,7 +20,7 @@ def with_receiver(folder: Path) -> Path:
     """A folder with links to Kafka's jars, and a jar with the receiver."""
     jars, classes = folder / "jars", folder / "classes"
     jars.mkdir()
-    for file in kafka_jars().iterdir():
+    for file in Path(kafka_jars()).iterdir():
         (jars / file.name).symlink_to(file)
     options = ["-Xlint:-removal", "-cp", f"{kafka_jars()}/*", "-d", classes]
     subprocess.run(["javac", *options, HERE / "Receiver.java"], check=True)
