@@ -59,6 +59,7 @@ named tuple. An interpreted dataclass with slots would have the fields of a comp
 
 EXTENDED = {
     "protocol/message.py": ("Message", "ProtocolError"),
+    "coordinator/state_machine/output.py": ("Output",),
 }
 """Compiled classes that have subclasses in modules that are not compiled."""
 
