@@ -38,7 +38,8 @@ Written by `make bench-growth`: CPython {python}. Each row is the cost of one re
 grows. Instructions of Python are counted, in virtual time, so each machine gives the same numbers. The memory at its
 highest is counted too, because no instruction shows a copy that C makes. The exponent is that of the last ten-fold
 growth. 0: the size does not matter. 1: ten times the size costs ten times as much. A request about all of something
-is answered with all of it, and a target is computed of all members. No other cost grows.
+is answered with all of it, and a target is computed of all members. For a new topic the table of topics is copied. No
+other cost grows.
 """
 
 
