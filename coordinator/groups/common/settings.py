@@ -125,11 +125,13 @@ class GroupConfigs:
 
     def of(self, group_id: str) -> Times:
         """The times that apply to a consumer group."""
-        return _times(self._own.get(group_id), self._default)
+        own = self._own.get(group_id)
+        return self._default if own is None else _times(own, self._default)
 
     def of_share(self, group_id: str) -> Times:
         """The times that apply to a share group."""
-        return _times(self._share.get(group_id), self._share_default)
+        own = self._share.get(group_id)
+        return self._share_default if own is None else _times(own, self._share_default)
 
     def apply(self, change: GroupConfigured | IntervalConfigured) -> None:
         """Set what this command changes."""
@@ -146,7 +148,5 @@ class GroupConfigs:
                 configs[change.group_id] = own
 
 
-def _times(own: OwnConfig | None, default: Times) -> Times:
-    if own is None:
-        return default
+def _times(own: OwnConfig, default: Times) -> Times:
     return Times(*[usual if value is None else value for value, usual in zip(own, default, strict=True)])
