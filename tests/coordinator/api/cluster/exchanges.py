@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
-from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from muster.protocol.message import ZERO_UUID, Message
+from muster.protocol.message import ZERO_UUID, Message, copied
 from muster.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from muster.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -189,7 +188,7 @@ def placed(request: Message, directory: str, cluster_id: str) -> Message:
         dirs = [AlterReplicaLogDir(directory if one.path == HERE else one.path, one.topics) for one in request.dirs]
         return AlterReplicaLogDirsRequest(dirs)
     if getattr(request, "cluster_id", None) == CLUSTER_ID:
-        request = copy(request)
+        request = copied(request)
         request.cluster_id = cluster_id  # type: ignore[attr-defined]  # `getattr` has found the field
     return request
 
