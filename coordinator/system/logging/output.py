@@ -41,6 +41,7 @@ LOGGERS: Final = (
     "muster.nodes",
     "muster.server",
     "muster.shard",
+    "muster.share",
     "muster.testcontrol",
     "muster.topics",
     "muster.transactions",
