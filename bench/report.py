@@ -21,9 +21,9 @@ the codec. Memory of members and offsets was measured once. CPU time is the serv
 "Bare" is a server that answers every frame with the same bytes, on the same event loop: no server can need less.
 Synced commits are Muster's default. Kafka acknowledges from the page cache in both rows. Muster caches repeated
 requests. "{REPEATED}": as a member's heartbeats, and a consumer's commits of the same partitions.
-"{VARIED}": each connection sends two requests in turn, and both are cached. "{UNCACHED}":
-the same requests on a server that caches none. Counting begins after each connection's first requests, except for
-"{COLD}"."""
+"{VARIED}": each connection sends two requests in turn, and both are cached.
+"{UNCACHED}": the same requests on a server that caches none. Counting
+begins after each connection's first requests, except for "{COLD}"."""
 """The description of the figures at the beginning of results.md."""
 
 RESULTS = Path(__file__).with_name("results.md")

@@ -102,6 +102,7 @@ async def prepared(server: ServerProcess, name: str, count: int) -> tuple[Client
     asked = MetadataRequest([MetadataRequestTopic(name=name)], False)
     configs = [AlterableConfig("share.auto.offset.reset", 0, "earliest")]
     await admin.ask(IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, name, configs)]))
+    # no event of a server reports that a topic has leaders: both loops below ask again
     while (found := (await admin.ask(asked)).topics[0]).error_code or not found.partitions:  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     topic_id = found.topic_id

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +53,7 @@ def following(_log: Path, folder: Path) -> list[Row]:
             for number in range(BATCHES):
                 wanted = _rows(follower) + GROUPS * PARTITIONS
                 asyncio.run(_commit(address, number))
-                costs.append(meter.measure(lambda wanted=wanted: _wait(follower, thread, wanted)))  # type: ignore[misc]
+                costs.append(meter.measure(partial(_wait, follower, thread, wanted)))
         finally:
             stopped.set()
             thread.join()
