@@ -62,6 +62,7 @@ class ServerMetrics:
         """See `RequestObserver`. The next timed request of their connection stands for them."""
         self._errors: Counter[tuple[int, int]] = Counter()
         self._events: Counter[str] = Counter()
+        self._subscribers: list[Callable[[Sequence[Event], Now], object]] = []
         self._syncs = Histogram()
         self._late_ms: deque[int] = deque(maxlen=SAMPLES)
         self._late_in_all_ms = 0
@@ -95,11 +96,17 @@ class ServerMetrics:
             if code:
                 self._errors[key, code] += rows
 
+    def subscribe(self, take: Callable[[Sequence[Event], Now], object]) -> None:
+        """Call `take` with all further events of groups, after they are counted."""
+        self._subscribers.append(take)
+
     def count_events(self, events: Sequence[Event], now: Now) -> None:
-        """Count the events of groups."""
+        """Count the events of groups, and give them to the subscribers."""
         for event in events:
             self._events[event.kind] += 1
         self.groups.count(events, now)
+        for take in self._subscribers:
+            take(events, now)
 
     def watch(self, clock: Clock) -> None:
         """Measure how late the event loop is, until `end`."""
