@@ -6,40 +6,34 @@ On Muster, the group's history says more: who held the record, and why a deliver
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from muster.cli.groups.option_values import check_group, whole_number
+from muster.cli.groups.share_log import STATE_LOG, entries, range_of
 from muster.cli.output import print_json, say_sentence
 from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed
 from muster.client.event_reader import OF_GROUPS, Events, Value
-from muster.client.fetch import fetch_ranges
 from muster.client.kafka_client import KafkaClient, Partition
-from muster.client.list_offsets import EARLIEST, end_offsets, offsets_at
+from muster.client.list_offsets import end_offsets
 from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.groups.common.events import DELIVERIES_FAILED
 from muster.coordinator.history.words import deliveries_failed
-from muster.coordinator.log import batches
-from muster.coordinator.log.records.headers import whole_batches
 from muster.coordinator.share_state.persister import StateKey
 from muster.coordinator.share_state.record_life import (
     NO_STATE,
     NOT_BEGUN,
     PASSED,
     WAITING,
-    LogEntry,
     Moment,
     Position,
     life,
 )
 from muster.coordinator.system.wall_time import format_wall
 from muster.protocol.hashing import group_partition
-from muster.protocol.message import MalformedMessage
-from muster.protocol.records import SHARE_STATE, UnknownRecord
 
-STATE_LOG: Final = "__share_group_state"
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 _SENTENCES: Final = {
@@ -160,22 +154,8 @@ def find_life(client: KafkaClient, group: str, place: Partition, offset: int) ->
     if offset >= end:
         raise RequestFailed(f"{topic}-{number} ends at offset {end}: there is no record {offset} yet")
     key = StateKey(group, known.topic_id, number)
-    moments = life(_entries(client, group_partition(str(key), len(topics[STATE_LOG].partitions))), key, offset)
+    partition = group_partition(str(key), len(topics[STATE_LOG].partitions))
+    moments = life(entries(client, partition, range_of(client, partition)), key, offset)
     if not moments:
         raise RequestFailed(f"the share group {group} has no state for {topic}-{number}")
     return moments
-
-
-def _entries(client: KafkaClient, partition: int) -> Iterator[LogEntry]:
-    place = STATE_LOG, partition
-    start, end = offsets_at(client, [place], EARLIEST).get(place, 0), end_offsets(client, [place]).get(place, 0)
-    for _, data in fetch_ranges(client, STATE_LOG, {partition: (start, end)}).values():
-        size, _, _ = whole_batches(data)
-        for header, records in batches.read(data[:size]):
-            for record in () if header.is_control else records:
-                try:
-                    kind, key = SHARE_STATE.decode_key(record.key or b"")
-                    value = None if record.value is None else SHARE_STATE.decode_value(kind, record.value)[1]
-                except (UnknownRecord, MalformedMessage):
-                    continue  # a later Kafka may have more kinds of records
-                yield LogEntry(record.timestamp, key, value)

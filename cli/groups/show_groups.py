@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from threading import Event
 from typing import Any, Final
 
 from muster.cli.clients import Report, reports_of_members, says
 from muster.cli.groups.option_values import check_group, check_groups, group_names
-from muster.cli.groups.read_groups import Description, NoGroup, all_groups, find_group
+from muster.cli.groups.read_groups import SHARE, Description, NoGroup, all_groups, find_group
+from muster.cli.groups.share_records import HEAD, PartitionRecords, as_json, cells, sentence, share_records
 from muster.cli.output import print_json, print_table, ranges, say, say_sentence, table_width, terminal_width
 from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed
@@ -60,10 +62,12 @@ def run_describe(client: KafkaClient, options: argparse.Namespace) -> int:
             status = 1
             continue
         judged = verdict_of(client, group_id)
+        records = _records(client, found)
         if options.json:
             verdict = None if judged is None else {"level": judged.level, "text": judged.text}
             members = [one._asdict() | _figures(reported.get((group_id, one.member))) for one in found.members]
-            print_json(found._asdict() | {"members": members, "verdict": verdict})
+            shown = found._asdict() | {"members": members, "verdict": verdict}
+            print_json(shown if records is None else shown | {"records": as_json(records, wall_now_ms())})
         else:
             if number:
                 say("")
@@ -72,7 +76,25 @@ def run_describe(client: KafkaClient, options: argparse.Namespace) -> int:
                 report = reported.get((group_id, member))
                 if report is not None and report["figures"]:
                     say_sentence(says(member, report))
+            if records:
+                print_records(records)
     return status
+
+
+def _records(client: KafkaClient, found: Description) -> list[PartitionRecords] | None:
+    """The records of a share group. None: the group is of another type, or its offsets cannot be read."""
+    if found.type != SHARE:
+        return None
+    with suppress(RequestFailed):
+        return share_records(client, found.group)
+    return None
+
+
+def print_records(records: Sequence[PartitionRecords]) -> None:
+    """Print the records of a share group: the sums, and each partition."""
+    now_ms = wall_now_ms()
+    say_sentence(sentence(records, now_ms))
+    print_table(HEAD, cells(records, now_ms))
 
 
 def _figures(report: Report | None) -> dict[str, object]:

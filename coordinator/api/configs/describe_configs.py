@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from muster.coordinator.api.configs import client_reports, resources
+from muster.coordinator.api.configs import client_reports, resources, share_figures
 from muster.coordinator.api.configs.resources import (
     Kind,
     check_authorized,
@@ -21,6 +21,7 @@ from muster.coordinator.properties import describe
 from muster.coordinator.properties.describe import SOURCE_LOGGER, Entry
 from muster.coordinator.properties.lookup import documentation as all_documentation
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from muster.coordinator.share.figures import CONFIG as SHARE_FIGURES
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.telemetry.reports import CONFIG as REPORTS
 from muster.coordinator.topics.errors import ApiError
@@ -86,6 +87,8 @@ def _result(
         entries = _entries(node, context, row)
         if row.resource_type == Kind.CLIENT_METRICS and REPORTS in keys:
             entries += yield from client_reports.client_reports(node, row.resource_name)
+        if row.resource_type == Kind.GROUP and SHARE_FIGURES in keys:
+            entries += yield from share_figures.share_figures(node, context, row.resource_name)
     except ApiError as refusal:
         return DescribeConfigsResult(refusal.error_code, refusal.message or "", row.resource_type, row.resource_name)
     kind = _KINDS.get(row.resource_type) if request.include_documentation else None

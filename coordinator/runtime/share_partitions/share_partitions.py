@@ -75,7 +75,7 @@ class SharePartitions:
         else:
             self._own.pop(group_id, None)
             self._configs.pop(group_id, None)
-        for share in self._by_group.get(group_id, {}).values():
+        for share in self.of_group(group_id):
             share.configured(self.config(group_id))
 
     def features_changed(self) -> None:
@@ -90,6 +90,10 @@ class SharePartitions:
     def find(self, key: StateKey) -> LedSharePartition | None:
         """A share partition that is loaded, or is being loaded."""
         return self._by_group.get(key.group_id, {}).get(key)
+
+    def of_group(self, group_id: str) -> list[LedSharePartition]:
+        """The share partitions of a group that are loaded, or are being loaded."""
+        return [*self._by_group.get(group_id, {}).values()]
 
     def led(self, key: StateKey, partition: Partition) -> LedSharePartition:
         """The share partition over `partition`, which this node leads. It is loaded if it is new."""
@@ -156,7 +160,7 @@ class SharePartitions:
             if share is not None:
                 share.release(member_id)
         if not self.sessions.members(group_id):
-            for share in list(self._by_group.get(group_id, {}).values()):
+            for share in self.of_group(group_id):
                 share.leave()
 
     def stop(self) -> None:
