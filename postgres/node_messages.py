@@ -1,5 +1,6 @@
 """The messages that nodes send each other through the database. Messages carry transaction markers, and requests to
-verify that a partition is part of a transaction. Other messages are questions about the states of share groups.
+verify that a partition is part of a transaction. Other messages are questions about the states of share groups, and
+about the end offsets of partitions.
 
 So nodes need no connections to each other, and no credentials: a node that reaches the database is a member. A question
 without an answer in time counts as lost, and its sender asks again. A question may be executed twice.
@@ -36,6 +37,7 @@ PARTITIONS: Final = 2
 ANSWER: Final = 3
 EVENTS: Final = 4
 STATES: Final = 5
+ENDS: Final = 6
 """The kinds of messages."""
 EVENT_BYTES: Final = 256 * 1024
 """The size of the events in one message; one larger event may be alone in a message."""
@@ -61,7 +63,9 @@ class _Question(NamedTuple):
 
 
 class NodeMessages:
-    """The messages of one node: its `transaction_coordinator.markers.Peers`, and `share_coordinator`'s `StatePeers`."""
+    """The messages of one node: its `transaction_coordinator.markers.Peers`, `share_coordinator`'s `StatePeers`, and
+    `api.node.Peers`.
+    """
 
     def __init__(self, node_id: int, store: Store, clock: Clock, is_over: Callable[[], bool] = lambda: False) -> None:
         """`is_over`: whether the lease is over. Then other nodes lead its partitions, and this node answers nobody."""
@@ -129,6 +133,11 @@ class NodeMessages:
             lambda answer: respond(read_answer(request, answer)),
             lambda: respond(lost(request)),
         )
+
+    def ask_ends(
+        self, node_id: int, places: Sequence[tuple[str, int]], respond: Callable[[Sequence[int]], object]
+    ) -> None:
+        self._ask(node_id, ENDS, places, respond, lambda: respond([-1] * len(places)))
 
     def _ask(
         self, node_id: int, kind: int, question: object, answered: Callable[[Any], object], failed: Callable[[], object]
@@ -242,6 +251,10 @@ class NodeMessages:
             from muster.postgres.state_messages import serve
 
             serve(self._node.persister, self.leads, what, answer)
+        elif mail.kind == ENDS:
+            from muster.coordinator.api.groups.share_offsets import end_offset
+
+            answer([end_offset(self._node, topic, index) for topic, index in what])
         else:
             self._look_up(what, answer)
 

@@ -34,8 +34,8 @@ HEAD: Final = ("TOPIC", "PARTITION", "START", "END", "LAG", "IN FLIGHT", "RETRIE
 class PartitionRecords(NamedTuple):
     """The records of one partition. None stands for what is not known; no oldest record: all are done.
 
-    `in_flight`: records that members hold; `held`: how many each of them holds. `retried`: records of which a delivery
-    has failed, and that are not done. `oldest_offset`: the oldest unacknowledged record, with its time.
+    `in_flight`: records that members hold; `held`: how many each of them holds. `retried`: records with
+    failed deliveries that are not done. `oldest_offset`: the oldest unacknowledged record, with its time.
     """
 
     topic: str

@@ -97,6 +97,18 @@ class Controller(Protocol):
         """Remove a broker from the cluster. Other brokers lead the partitions at once. Raises `ApiError`."""
 
 
+class Peers(Protocol):
+    """The nodes of other processes, as far as handlers ask them."""
+
+    def leads(self, topic: str, index: int) -> int | None:
+        """The id of the node that leads a partition, if that is another node."""
+
+    def ask_ends(
+        self, node_id: int, places: Sequence[tuple[str, int]], respond: Callable[[Sequence[int]], object]
+    ) -> None:
+        """Ask a node for the end offsets of partitions. `respond` gets one for each of them; -1: it is not known."""
+
+
 class _OwnerOfChanges:
     """The owner of a job that is completed even after the client has disconnected."""
 
@@ -133,9 +145,9 @@ class Node:
 
     __slots__ = (
         "_most_sessions", "authorizer", "client_instances", "client_reports", "clock", "cluster", "config",
-        "controller", "decoded_requests", "delegation_tokens", "draw_uuid", "draw_uuid_text", "job_queue", "persister",
-        "quotas", "routing", "serves_consumer_groups", "sessions", "share_partitions", "topics", "transactions",
-        "unsent",
+        "controller", "decoded_requests", "delegation_tokens", "draw_uuid", "draw_uuid_text", "job_queue", "peers",
+        "persister", "quotas", "routing", "serves_consumer_groups", "sessions", "share_partitions", "topics",
+        "transactions", "unsent",
     )  # fmt: skip
 
     def __init__(
@@ -157,6 +169,7 @@ class Node:
         controller: Controller | None = None,
         share_partitions: SharePartitions | None = None,
         client_reports: ClientReports | None = None,
+        peers: Peers | None = None,
     ) -> None:
         """`job_queue`: None means a queue without a thread. `unsent`: the memory limit of answers; None means no limit.
         `fetch_sessions`: the most sessions that are kept at once (KIP-227). `draw_uuid`: returns a fresh id of 16
@@ -188,6 +201,8 @@ class Node:
         self._most_sessions = fetch_sessions
         self.forget_sessions()
         self.controller = controller
+        self.peers = peers
+        """The nodes of other processes. None means that no other process exists."""
         self.share_partitions = share_partitions
         """The share partitions that the node leads. None means that the node serves no share groups."""
         self.draw_uuid_text = draw_uuid_text or uuids.draw_uuid_text

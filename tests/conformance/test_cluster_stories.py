@@ -19,6 +19,4 @@ def test_stories_on_nodes_of_one_process_equal_kafkas(tmp_path: Path) -> None:
 
 
 def test_stories_on_nodes_over_a_database_equal_kafkas(tmp_path: Path, postgres: str) -> None:
-    """Left out are stories that show the lag of a share group: no process knows the lag of all partitions."""
-    without_lag = [story for story in STORIES if " lag=" not in story.text]
-    assert differences(without_lag, cluster(tmp_path, postgres)) == []
+    assert differences(STORIES, cluster(tmp_path, postgres)) == []

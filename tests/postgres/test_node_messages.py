@@ -251,3 +251,15 @@ async def test_a_lost_answer_about_a_state_is_an_error(store: TableStore, monkey
     answers: list[Any] = []
     Side(1, store).box.ask_state(2, ReadSummary(KEY), answers.append)
     assert [(type(answer), answer.error_code) for answer in answers] == [(Summary, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+
+
+async def test_end_offsets_are_asked_for(store: TableStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = Side(1, store), Side(2, store)
+    log = SimpleNamespace(durable_offset=42)
+    two.box._node.topics.by_name["orders"] = cast("Any", SimpleNamespace(existing=lambda _: SimpleNamespace(log=log)))
+    answers: list[Any] = []
+    one.box.ask_ends(2, [("orders", 1), ("unknown", 0)], answers.append)
+    await until(lambda: bool(answers), one, two)
+    monkeypatch.setattr(node_messages, "MAX_WAITING", 0)
+    one.box.ask_ends(2, [("orders", 1)], answers.append)
+    assert answers == [[42, -1], [-1]]

@@ -4,12 +4,19 @@ DeleteShareGroupOffsets (92).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.groups.share_groups import is_served
-from muster.coordinator.api.many_rows import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize, allowed_names, ask_each
+from muster.coordinator.api.many_rows import (
+    ROWS_AT_ONCE,
+    TOO_LARGE,
+    TOO_LARGE_TEXT,
+    AnswerSize,
+    allowed_names,
+    ask_each,
+)
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.log import LogError
 from muster.coordinator.security.authorizer import Operation, ResourceType
@@ -133,6 +140,9 @@ def _read(node: Node, group_id: str, topics: Sequence[Rows], answer_size: Answer
     if not answer_size.add(_ROW_BYTES * (1 + sum([len(topic.partitions) for topic in topics]))):
         return Described(group_id, (), TOO_LARGE, TOO_LARGE_TEXT)
 
+    elsewhere: dict[int, list[Begun]] = {}
+    """By node: partitions that other processes lead."""
+
     def ask(asked: tuple[Rows, Row], token: PendingResult) -> None:
         topic, row = asked
         node.persister.read_summary(ReadSummary(StateKey(group_id, topic.topic_id, row.partition_index)), token)
@@ -140,23 +150,59 @@ def _read(node: Node, group_id: str, topics: Sequence[Rows], answer_size: Answer
     def collect(asked: tuple[Rows, Row], answer: Any) -> None:
         topic, row = asked
         assert isinstance(answer, Summary)
-        if not answer.error_code:
-            row.start_offset, row.leader_epoch = answer.start_offset, answer.leader_epoch
-            if UNKNOWN not in (answer.start_offset, answer.done_count):
-                row.lag = _lag(node, topic.topic_name, row.partition_index, answer)
+        if answer.error_code:
+            return
+        row.start_offset, row.leader_epoch = answer.start_offset, answer.leader_epoch
+        if UNKNOWN in (answer.start_offset, answer.done_count):
+            return
+        begun = Begun((topic.topic_name, row.partition_index), row, answer.start_offset + answer.done_count)
+        leader = None if node.peers is None else node.peers.leads(*begun.place)
+        if leader is None:
+            begun.set_lag(end_offset(node, *begun.place))
+        else:
+            elsewhere.setdefault(leader, []).append(begun)
 
     yield from ask_each(((topic, row) for topic in topics for row in topic.partitions), ask, collect)
+    if elsewhere:
+        yield from _ask_peers(node, elsewhere)
     return Described(group_id, topics)
 
 
-def _lag(node: Node, name: str, index: int, summary: Summary) -> int:
-    """The records that are not done yet. -1 if the partition's log is not in this process, or is offline."""
+class Begun(NamedTuple):
+    """A partition in which a group has begun. `done`: its start offset and the count of done records, added up."""
+
+    place: tuple[str, int]
+    row: Row
+    done: int
+
+    def set_lag(self, end: int) -> None:
+        """Set the lag: the records that are not done yet. -1 if the end is not known."""
+        self.row.lag = -1 if end < 0 else end - self.done
+
+
+def end_offset(node: Node, name: str, index: int) -> int:
+    """The end offset of a partition; -1 if its log is not in this process, or is offline."""
     topic = node.topics.by_name.get(name)
     try:
-        end = -1 if topic is None else topic.existing(index).log.durable_offset
+        return -1 if topic is None else topic.existing(index).log.durable_offset
     except (ApiError, LogError):
         return -1
-    return -1 if end < 0 else end - summary.start_offset - summary.done_count
+
+
+def _ask_peers(node: Node, elsewhere: Mapping[int, Sequence[Begun]]) -> Job[None]:
+    """Set the lags of partitions that other processes lead."""
+    assert node.peers is not None
+    waiting: list[tuple[Sequence[Begun], PendingResult]] = []
+    for leader, rows in elsewhere.items():
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            some, later = rows[start : start + ROWS_AT_ONCE], PendingResult()
+            node.peers.ask_ends(leader, [one.place for one in some], later)
+            waiting.append((some, later))
+            yield None
+    for some, later in waiting:
+        ends = yield later
+        for one, end in zip(some, ends, strict=True):
+            one.set_lag(end)
 
 
 # ---- AlterShareGroupOffsets

@@ -22,11 +22,12 @@ from muster.coordinator.topics.cluster_image import Endpoint
 from muster.coordinator.topics.topics import Topics
 
 if TYPE_CHECKING:
+    from muster.coordinator.api.node import Peers as EndPeers
     from muster.coordinator.runtime.share_coordinator.share_states import StatePeers
     from muster.coordinator.runtime.transaction_coordinator.markers import Peers as TransactionPeers
     from muster.coordinator.server.nodes.share_events import EventPeers
 
-    class Peers(TransactionPeers, StatePeers, EventPeers, Protocol):
+    class Peers(TransactionPeers, StatePeers, EventPeers, EndPeers, Protocol):
         """The nodes of other processes."""
 
     from muster.coordinator.server.histories import Histories

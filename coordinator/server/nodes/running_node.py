@@ -164,6 +164,7 @@ class RunningNode:
             fetch_sessions=topics.settings.max_incremental_fetch_session_cache_slots,
             controller=common.controller,
             client_reports=common.client_reports,
+            peers=common.peers,
         )
         run_behind = self.node.run_behind
         queues = DeadLetterQueues(topics, clock, self.live, run_behind)
