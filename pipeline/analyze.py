@@ -128,7 +128,7 @@ class _Run:
         if isinstance(against, int):
             check_time(against, staged.inputs.decoded)
         facts = build(staged.inputs) | unusable(
-            staged.inputs.decoded, staged.malformed_events, staged.inputs.transactions
+            staged.inputs.decoded, staged.malformed_events, staged.inputs.transactions, staged.inputs.shares
         )
         with planned_once(self._spark):
             for name, rows in facts.items():

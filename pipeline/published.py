@@ -33,6 +33,9 @@ MOMENTS: Final = {
     "start_earliest_ms": "start_earliest_time",
     "start_latest_ms": "start_latest_time",
     "silent_from_ms": "silent_from_time",
+    "oldest_ms": "oldest_time",
+    "changed_ms": "changed_time",
+    "deleted_ms": "deleted_time",
 }
 """The columns that are times, and their names as a TIMESTAMP. Other columns that end in `_ms` are durations."""
 GROUP_ID: Final = "group_id"

@@ -1,8 +1,8 @@
 """The first step of an analysis: it reads and decodes a source once, and keeps the rows as Parquet.
 
 A source is a data directory, copied segments, a live cluster, a table of raw rows, or a DataFrame. The rows of
-`__transaction_state` and `__transaction_events` are staged too. So are the transactions in the offsets partitions of a
-data directory.
+`__share_group_state`, `__transaction_state` and `__transaction_events` are staged too. So are the transactions in the
+offsets partitions of a data directory.
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ from muster.pipeline.sources.topics import PathReach, ends_of_path, names_of_pat
 from muster.pipeline.sources.transactions import PARTS, partitions_of, parts_of
 from muster.pipeline.tables import batches_of
 from muster.pipeline.tables.commits import committed_between
-from muster.pipeline.tables.epoch_states import epochs_in
+from muster.pipeline.tables.epoch_states import epochs_in, topic_names
 from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events, malformed_events
 from muster.pipeline.tables.log_times import with_sound_times
 from muster.pipeline.tables.schema import EVENTS
+from muster.pipeline.tables.share_states import NOTHING as NO_SHARES
+from muster.pipeline.tables.share_states import STATE_TOPIC as SHARE_TOPIC
+from muster.pipeline.tables.share_states import ShareInputs
 from muster.pipeline.tables.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
 from muster.pipeline.tables.transactions import STATE_TOPIC, TransactionInputs, counts_of
 from muster.pipeline.wanted import ALL, Wanted, is_wanted, pattern_of, with_last_before
@@ -169,7 +172,7 @@ def bytes_of(source: Source) -> int | None:
     """The size of the topics about groups in bytes. None: not known, of a live cluster or a table of rows."""
     if source.path is None or table_kind(source.path) is not None:
         return None
-    return sum(map(_bytes_of, repeat(source.path), (OFFSETS_TOPIC, EVENTS_TOPIC, *TRANSACTION_TOPICS)))
+    return sum(map(_bytes_of, repeat(source.path), (OFFSETS_TOPIC, EVENTS_TOPIC, SHARE_TOPIC, *TRANSACTION_TOPICS)))
 
 
 def _bytes_of(path: str, topic: str) -> int:
@@ -219,10 +222,32 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     transactions = stage_transactions(
         lambda topic: _raw_of(spark, source, topic), source.path, staged, staged_events, folder, wanted
     )
+    shares = _shares(spark, source, f"{folder}/raw_shares", decoded)
+    if shares.raw is not None:
+        shares = shares._replace(ends=present_ends(reach, wanted), wanted=wanted)
     inputs = Inputs(
-        decoded, staged_events, staged_ends, wanted.since_ms, epochs, odd_times, transactions, others=others
+        decoded, staged_events, staged_ends, wanted.since_ms, epochs, odd_times, transactions, shares, others=others
     )
     return Staged(inputs, malformed, rows)
+
+
+def _shares(spark: SparkSession, source: Source, folder: str, decoded: DataFrame) -> ShareInputs:
+    """The state log of share groups, and the names of topics."""
+    raw = _raw_of(spark, source, SHARE_TOPIC)
+    if raw is None:
+        return NO_SHARES
+    # read the source once; the tables read the files as often as needed
+    raw.select(*RAW.names).write.mode("overwrite").parquet(folder)
+    staged = _read(spark, folder, RAW)
+    # a topic, or a column that might name it, may have no rows
+    return NO_SHARES if staged.isEmpty() else ShareInputs(staged, {**_topic_names(source), **topic_names(decoded)})
+
+
+def present_ends(reach: PathReach | Reach | None, wanted: Wanted) -> Mapping[tuple[str, int], int]:
+    """The present ends of partitions. They are empty if the wanted time ends earlier."""
+    if reach is None or wanted.until_ms is not None:
+        return {}
+    return reach.reach.ends if isinstance(reach, PathReach) else reach.ends
 
 
 def _write_small(spark: SparkSession, rows: pa.Table, folder: str) -> None:

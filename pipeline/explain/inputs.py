@@ -20,9 +20,12 @@ from muster.pipeline.sources.topics import ends_of_path, names_of_path, reach_of
 from muster.pipeline.sources.transactions import PARTS, partitions_of, parts_of
 from muster.pipeline.tables import table
 from muster.pipeline.tables.commits import committed_between
-from muster.pipeline.tables.epoch_states import epochs_in
+from muster.pipeline.tables.epoch_states import epochs_in, topic_names
 from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events
 from muster.pipeline.tables.log_times import with_sound_times
+from muster.pipeline.tables.share_states import NOTHING as NO_SHARES
+from muster.pipeline.tables.share_states import STATE_TOPIC as SHARE_TOPIC
+from muster.pipeline.tables.share_states import ShareInputs
 from muster.pipeline.tables.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
 from muster.pipeline.tables.transactions import STATE_TOPIC, TransactionInputs, counts_of
 from muster.pipeline.wanted import ALL, Wanted, batch_filter, is_wanted, with_last_before
@@ -49,6 +52,8 @@ class Log(NamedTuple):
     """Gives the names of topics by their ids."""
     parts: Callable[[], Iterable[dict[str, Any]]] | None = None
     """Gives the transactions in the offsets partitions (rows of transactions.PARTS); None: not known."""
+    present_ends: Mapping[Place, int] = {}
+    """The present ends of partitions, as far as they are known before the log is read."""
 
 
 def log_of_path(path: str) -> Log:
@@ -71,7 +76,7 @@ def log_of_path(path: str) -> Log:
     def ends(between: Between, places: Collection[Place], until_ms: int | None) -> pa.Table | None:
         return ends_of_path(reach.of(places), between, until_ms)
 
-    return Log(raw, ends, lambda: names_of_path(path), parts)
+    return Log(raw, ends, lambda: names_of_path(path), parts, reach.reach.ends)
 
 
 def last_ms(log: Log) -> int:
@@ -100,12 +105,21 @@ def inputs_of(log: Log, wanted: Wanted = ALL) -> Inputs:
         epochs_in(decoded, rows, log.names),
         odd_times,
         _transactions(log, decoded, found, wanted),
+        _shares(log, decoded, wanted),
         others=frame_of(every.filter(is_other)),
     )
 
 
 def _raw(log: Log, topic: str) -> DataFrame:
     return frame_of(pa.Table.from_batches(log.raw(topic), RAW))
+
+
+def _shares(log: Log, decoded: DataFrame, wanted: Wanted) -> ShareInputs:
+    raw = _raw(log, SHARE_TOPIC)
+    if raw.isEmpty():
+        return NO_SHARES
+    ends = {} if wanted.until_ms is not None and wanted.until_ms <= now_ms() else log.present_ends
+    return ShareInputs(raw, {**log.names(), **topic_names(decoded)}, ends, wanted)
 
 
 def _transactions(log: Log, decoded: DataFrame, of_groups: DataFrame | None, wanted: Wanted) -> TransactionInputs:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Final
 
-from muster.pipeline.frames import DataFrame, F
+from muster.pipeline.frames import DataFrame, F, empty
 from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
-from muster.pipeline.tables import keep, table
+from muster.pipeline.tables import keep, share_states, table
 from muster.pipeline.tables.commits import placed, walk_of
 from muster.pipeline.tables.episodes import episodes_and_verdicts
 from muster.pipeline.tables.epoch_states import takes_of
@@ -19,7 +20,8 @@ from muster.pipeline.tables.lag import lag, progress
 from muster.pipeline.tables.memberships import memberships, static_candidates
 from muster.pipeline.tables.rebalances import changes, moves, rebalances
 from muster.pipeline.tables.regressions import fenced, regressions
-from muster.pipeline.tables.schema import conform
+from muster.pipeline.tables.schema import TABLES, conform
+from muster.pipeline.tables.share_states import ShareInputs, malformed_states, share_tables
 from muster.pipeline.tables.silences import silences
 from muster.pipeline.tables.skips import skips
 from muster.pipeline.tables.stalls import stalls
@@ -36,19 +38,22 @@ def build(inputs: Inputs, names: Collection[str] | None = None) -> dict[str, Dat
 
 
 def unusable(
-    decoded: DataFrame, malformed_events: DataFrame | None, of_transactions: TransactionInputs = NOTHING
+    decoded: DataFrame,
+    malformed_events: DataFrame | None,
+    of_transactions: TransactionInputs = NOTHING,
+    of_shares: ShareInputs = share_states.NOTHING,
 ) -> dict[str, DataFrame]:
     """The tables `malformed` and `unknown`.
 
-    `malformed` also has the malformed rows of `__group_events`, and the malformed rows about transactions.
+    `malformed` also has the malformed rows of `__group_events`, of `__share_group_state`, and about transactions.
     """
     rows = {kind: table(decoded, kind).withColumn("log_topic", F.lit(OFFSETS_TOPIC)) for kind in (MALFORMED, UNKNOWN)}
     found = {kind: conform(some, kind) for kind, some in rows.items()}
     if malformed_events is not None:
         found[MALFORMED] = found[MALFORMED].unionByName(malformed_events)
-    bad_transactions = malformed_transactions(of_transactions)
-    if bad_transactions is not None:
-        found[MALFORMED] = found[MALFORMED].unionByName(bad_transactions)
+    for bad in (malformed_transactions(of_transactions), malformed_states(of_shares)):
+        if bad is not None:
+            found[MALFORMED] = found[MALFORMED].unionByName(bad)
     return found
 
 
@@ -70,6 +75,14 @@ class _Facts:
         """The table `episodes` or the table `verdicts`: one step makes both."""
         if name not in self._planned:
             self._planned |= episodes_and_verdicts(*(self[table] for table in _OF_EPISODES))
+        return self._planned[name]
+
+    def of_shares(self, name: str) -> DataFrame:
+        """A table about the deliveries of share groups. One step makes all of them."""
+        if name not in self._planned:
+            made = share_tables(self.inputs.shares)
+            known = self.inputs.decoded
+            self._planned |= {one: empty(TABLES[one], known) for one in share_states.MADE} if made is None else made
         return self._planned[name]
 
     def since(self, rows: DataFrame, when: str) -> DataFrame:
@@ -127,6 +140,7 @@ _TABLES: Final[_Plans] = {
     "static_candidates": lambda of: static_candidates(of["memberships"], of["generations"]),
     "episodes": lambda of: of.episodes_or_verdicts("episodes"),
     "verdicts": lambda of: of.episodes_or_verdicts("verdicts"),
+    **{name: partial(_Facts.of_shares, name=name) for name in share_states.MADE},
     "transactions": lambda of: keep(transactions(of.inputs.transactions, of.inputs.decoded)),
 }
 _STARTS: Final[_Plans] = {

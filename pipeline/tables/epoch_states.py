@@ -14,10 +14,20 @@ import pyarrow as pa
 from muster.pipeline.frames import DataFrame, F, from_arrow_type
 from muster.pipeline.infer.epoch_image import CLASSIC, PARTITION_METADATA, Hold, Record, State
 from muster.pipeline.infer.epochs import fold
-from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, PARTITIONS, columns, structs
+from muster.pipeline.schema import (
+    CLASSIC_GROUP,
+    CONSUMER_GROUP,
+    OFFSET_COMMIT,
+    PARTITIONS,
+    SHARE_GROUP,
+    columns,
+    structs,
+)
 from muster.pipeline.tables import as_row, by_group, table
 from muster.pipeline.tables.schema import MEMBER_FACT, WHO
 
+SHARE_PARTITION_METADATA: Final = 15
+"""The key type of the record with the topics of a share group (ShareGroupStatePartitionMetadata)."""
 _PLACE: Final = "topic string, partition int"
 OWNER: Final = ("member_id", "instance_id", "client_id")
 """The columns of the owner that a partition had when it was committed."""
@@ -59,14 +69,25 @@ def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], 
 
 
 def topic_names(decoded: DataFrame) -> dict[str, str]:
-    """The names of topics by their ids, from commits and (before Kafka 4.1) from group records. Runs a job."""
+    """The names of topics by their ids. Runs a job.
+
+    They come from commits, from records of share groups, and (before Kafka 4.1) from records of KIP-848 groups.
+    """
     commits = table(decoded, OFFSET_COMMIT).where(F.col("topic_id").isNotNull()).select("topic_id", "topic")
     named = F.from_json("value_json", "topics array<struct<topicId string, topicName string>>")
     groups = table(decoded, CONSUMER_GROUP).where(
         F.col("value_json").isNotNull() & (F.col("key_type") == PARTITION_METADATA)
     )
     listed = groups.select(F.explode(named["topics"]).alias("one")).select("one.topicId", "one.topicName")
-    return {row[0]: row[1] for row in commits.unionAll(listed).distinct().collect()}
+    rows = commits.unionAll(listed)
+    states = table(decoded, SHARE_GROUP).where(
+        F.col("value_json").isNotNull() & (F.col("key_type") == SHARE_PARTITION_METADATA)
+    )
+    for field in ("initializingTopics", "initializedTopics"):
+        shared = F.from_json("value_json", f"{field} array<struct<topicId string, topicName string>>")
+        some = states.select(F.explode(shared[field]).alias("one"))
+        rows = rows.unionAll(some.select("one.topicId", "one.topicName"))
+    return {row[0]: row[1] for row in rows.distinct().collect()}
 
 
 def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:

@@ -19,6 +19,8 @@ from muster.pipeline.schema import CLASSIC_GROUP
 from muster.pipeline.tables import shaped, table
 from muster.pipeline.tables.epoch_states import states_of
 from muster.pipeline.tables.schema import EVENT_FIELDS, TABLES
+from muster.pipeline.tables.share_states import NOTHING as NO_SHARES
+from muster.pipeline.tables.share_states import ShareInputs
 from muster.pipeline.tables.transactions import NOTHING, TransactionInputs
 
 EVENTS_TOPIC: Final = "__group_events"
@@ -109,7 +111,7 @@ class Inputs(NamedTuple):
     * `since_ms`: the start of the wanted time; earlier records only show the state at that time; None: without limit
     * `epochs`: rows of epoch_states.EPOCHS; None without KIP-848 groups
     * `odd_times`: rows of log_times.ODD; None: every time in the log is possible
-    * `transactions`: see TransactionInputs
+    * `transactions`: see TransactionInputs; `shares`: see ShareInputs
     * `others`: decoded rows of the kind OTHER_COMMIT; None: all groups and all times are wanted
     * `states`: kept rows of the function `states`; None: they are made from the other inputs
     """
@@ -121,6 +123,7 @@ class Inputs(NamedTuple):
     epochs: DataFrame | None = None
     odd_times: DataFrame | None = None
     transactions: TransactionInputs = NOTHING
+    shares: ShareInputs = NO_SHARES
     states: DataFrame | None = None
     others: DataFrame | None = None
 

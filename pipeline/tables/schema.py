@@ -29,6 +29,11 @@ BACKS: Final = structs(
 )
 """Partitions whose commits went back: the number of these commits, the farthest one, and the time of the first one."""
 
+RANGES: Final = structs("first_offset long, last_offset long")
+"""Ranges of offsets."""
+IN_FLIGHT: Final = structs("first_offset long, last_offset long, state string, deliveries int")
+"""Records of a share group that are not accepted: their state, and how often they were delivered."""
+
 SILENCE: Final = "from_ms long, until_ms long, groups int"
 """A time without a sign of life of any group."""
 EVIDENCE: Final = structs("table string, at_ms long, text string")
@@ -119,6 +124,19 @@ _COLUMNS: Final = {
         "partitions int, topics partitions, offsets long, groups strings, fenced_ms long, fenced_requests long, "
         "transaction_version int, source string, confidence double"
     ),
+    "share_partitions": (
+        f"{_PARTITION}, start_offset long, done_count long, end_offset long, lag long, accepted long, archived long, "
+        "redelivered long, ended long, waiting long, most_deliveries int, oldest_ms long, in_flight in_flight, "
+        "first_ms long, changed_ms long, deleted_ms long, state_epoch int, leader_epoch int"
+    ),
+    "deliveries": (
+        f"{_PARTITION}, outcome string, deliveries int, records long, first_offset long, last_offset long, "
+        "ranges ranges, from_ms long, until_ms long, least_ms long, most_ms long, moments int, held_ms long, "
+        "ends longs"
+    ),
+    "share_progress": (
+        "group string, start_ms long, until_ms long, accepted long, archived long, ended long, moved long"
+    ),
     "fidelity": (
         "group string, source string, generations long, reproduced long, share double, withheld boolean, why string, "
         "unadvised string"
@@ -138,7 +156,17 @@ _COLUMNS: Final = {
 TABLES: Final[Mapping[str, pa.Schema]] = MappingProxyType(
     {
         name: pa.schema(
-            columns(text, members=pa.list_(MEMBER_FACT), dead=DEAD, backs=BACKS, evidence=EVIDENCE, claims=CLAIMS)
+            columns(
+                text,
+                members=pa.list_(MEMBER_FACT),
+                dead=DEAD,
+                backs=BACKS,
+                evidence=EVIDENCE,
+                claims=CLAIMS,
+                ranges=RANGES,
+                in_flight=IN_FLIGHT,
+                longs=pa.list_(pa.int64()),
+            )
         )
         for name, text in _COLUMNS.items()
     }
@@ -169,6 +197,9 @@ NEVER_NULL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             "verdicts": "group level verdict episodes rebalances",
             "comparison": "group",
             "transactions": "source",
+            "share_partitions": "group topic partition accepted archived redelivered ended first_ms",
+            "deliveries": "group topic partition outcome deliveries records first_offset last_offset from_ms until_ms",
+            "share_progress": "group start_ms until_ms accepted archived ended moved",
             "fidelity": "group source generations reproduced withheld",
             "advice": "group setting sentence",
             "whatif": "group setting",

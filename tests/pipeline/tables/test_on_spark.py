@@ -21,6 +21,7 @@ from tests.pipeline.tables import (
     test_progress,
     test_rebalances,
     test_regressions,
+    test_share_states,
     test_skips,
     test_stalls,
 )
@@ -39,6 +40,7 @@ MAKERS: dict[str, Make] = {
     "rebalances": test_rebalances.made,
     "epochs": test_epoch_facts.made,
     "regressions": only("regressions", test_regressions.made),
+    "shares": test_share_states.made,
     "skips": only("skips", test_skips.made),
     "stalls": only("stalls", test_stalls.made),
     "silences": only("silences", test_episodes.made_silences),
