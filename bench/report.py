@@ -65,7 +65,7 @@ SETTLING = (
 LIMITS = {
     "JoinGroup answer of 1,000 members, encode, us": 300.0,
     "start-up, spawn to ready, ms": 250.0,
-    "resident memory when ready, MB": 45.0,
+    "resident memory when ready, MB": 40.0,
     "fetch, 1 MB answers, us per MB": 1e6 / 1500,  # 1,500 MB in each second of CPU time
     "fetch, 4 KB answers, us": 40.0,
     "memory of a member, one of 100,000, bytes": 600.0,

@@ -9,10 +9,8 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, Final, NamedTuple
 
-import cramjam
-
 from muster.coordinator.log.errors import CorruptBatch, MoreThanAllowed, UnsupportedCompression
-from muster.coordinator.log.records.aiokafka_records import lz4_encode, snappy_encode, zstd_encode
+from muster.coordinator.log.records.aiokafka_records import cramjam, lz4_encode, snappy_encode, zstd_encode
 from muster.coordinator.log.records.headers import COMPRESSION_MASK, CRC_START, HEADER_SIZE, BatchHeader, Buffer
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -38,8 +36,6 @@ _BLOCK_SIZE = Struct(">i")
 _XERIAL = b"\x82SNAPPY\0" + b"\0\0\0\1" * 2
 """The beginning of a stream of snappy-java: its magic, a version, a compatible version."""
 _FULL = "failed to write whole buffer"
-
-DecompressInto = Callable[[Buffer, memoryview], int]
 
 
 class Allowed(NamedTuple):
@@ -121,10 +117,11 @@ def unpack_set(codec: int, packed: memoryview, limit: int) -> memoryview:
         raise CorruptBatch(f"the compressed messages cannot be read: {error}") from error
 
 
-def _stream(decompress_into: DecompressInto) -> Callable[[memoryview, int], memoryview]:
+def _stream(codec: str) -> Callable[[memoryview, int], memoryview]:
     """Return an unpacker for a codec that does not know the unpacked size: it tries ever larger buffers."""
 
     def unpack_stream(packed: memoryview, limit: int) -> memoryview:
+        decompress_into = getattr(cramjam, codec).decompress_into
         room = max(_FIRST_BYTES, len(packed) * _GROWTH)
         while True:
             room = min(room, limit)
@@ -186,10 +183,10 @@ def _too_large(limit: int) -> MoreThanAllowed:
 
 _UNPACK: Final[tuple[Callable[[memoryview, int], memoryview], ...]] = (
     lambda packed, _: packed,
-    _stream(cramjam.gzip.decompress_into),
+    _stream("gzip"),
     _unpack_snappy,
-    _stream(cramjam.lz4.decompress_into),
-    _stream(cramjam.zstd.decompress_into),
+    _stream("lz4"),
+    _stream("zstd"),
 )
 
 

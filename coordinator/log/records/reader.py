@@ -20,13 +20,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-import cramjam
-
 from muster.coordinator.log.errors import BatchError, CorruptBatch, UnsupportedCompression
 from muster.coordinator.log.records.aiokafka_records import (
     CorruptRecordException,
     DefaultRecordBatch,
     UnsupportedCodecError,
+    cramjam,
 )
 from muster.coordinator.log.records.headers import HEADER_SIZE, BatchHeader, Buffer
 
@@ -34,7 +33,6 @@ Headers = list[tuple[str, bytes | None]]
 _SHIFTS = tuple(range(7, 64, 7))
 UNREADABLE = (
     CorruptRecordException,
-    cramjam.DecompressionError,
     gzip.BadGzipFile,
     EOFError,
     zlib.error,
@@ -76,7 +74,7 @@ class Reading:  # as a generator, this class would take a third of the time of a
         offset = self._header.base_offset
         if isinstance(error, UnsupportedCodecError):
             raise UnsupportedCompression(f"at offset {offset}: {error}") from error
-        if isinstance(error, UNREADABLE):
+        if isinstance(error, (*UNREADABLE, cramjam.DecompressionError)):
             raise self._kind(f"the records of the batch at offset {offset} cannot be read: {error!r}") from error
 
 
