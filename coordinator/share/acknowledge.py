@@ -24,7 +24,7 @@ ACCEPTED: Final = 1
 RELEASED: Final = 2
 REJECTED: Final = 3
 RENEWED: Final = 4
-TYPES: Final = (GAP, ACCEPTED, RELEASED, REJECTED, RENEWED)
+TYPES: Final = frozenset((GAP, ACCEPTED, RELEASED, REJECTED, RENEWED))
 """The types of acknowledgements (AcknowledgeType). A gap is a record that the batch does not have."""
 
 
@@ -78,6 +78,8 @@ class _Acknowledging:
         self._number = partition.begin()
         self._runs: list[Run] = []
         self._rejected: set[int] = set()
+        self._last: list[Batch] = []
+        """The batches that had the records of the last acknowledgement."""
 
     def change(self) -> Change | None:
         if not self._runs:
@@ -90,7 +92,7 @@ class _Acknowledging:
             self._partition.complete(change, self._now_ms, is_durable=False)
 
     def take(self, one: Acknowledgement) -> None:
-        if any(kind not in TYPES for kind in one.types):
+        if not TYPES.issuperset(one.types):
             message = f"Invalid acknowledge type: {list(one.types)}"
             raise _Refused(message, ErrorCode.INVALID_REQUEST)
         if one.last < self._partition.start_offset:
@@ -100,6 +102,9 @@ class _Acknowledging:
                 self._take_batch(one, batch)
 
     def _batches(self, one: Acknowledgement) -> list[Batch]:
+        last = self._last
+        if len(last) == 1 and last[0].first <= one.first and one.last <= last[0].last:
+            return last  # as for most acknowledgements of many
         partition = self._partition
         floor = partition.floor(one.first)
         if floor < 0 and one.first < partition.start_offset <= one.last:
@@ -113,6 +118,7 @@ class _Acknowledging:
         if one.last > batches[-1].last:
             message = f"{_NOT_FOUND} The last offset in request is past acquired records."
             raise _Refused(message, ErrorCode.INVALID_REQUEST)
+        self._last = batches
         return batches
 
     def _take_batch(self, one: Acknowledgement, batch: Batch) -> None:

@@ -8,7 +8,8 @@ thousands of records in flight take a few kilobytes. The batches are those of Ka
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -127,8 +128,7 @@ class Run:
         )
 
 
-def _first(run: Run) -> int:
-    return run.first
+_first: Final[Callable[[Run], int]] = attrgetter("first")
 
 
 class Batch:
@@ -169,14 +169,6 @@ class Batch:
                 found.append(run)
             at += 1
         return found
-
-    def holding(self, first: int, last: int) -> Iterator[Run]:
-        """The runs that have a record from `first` to `last`."""
-        at = self._place(first)
-        while at < len(self.runs) and self.runs[at].first <= last:
-            if self.runs[at].last >= first:
-                yield self.runs[at]
-            at += 1
 
     def _place(self, offset: int) -> int:
         """The place of the last run that begins at `offset` or before; 0 if no run does."""

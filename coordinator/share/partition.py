@@ -8,8 +8,9 @@ locks, and `deadline_ms` says when. The caller passes the present time.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.share.in_flight import (
     ACQUIRED,
@@ -28,6 +29,8 @@ from muster.coordinator.share.in_flight import (
     Row,
     Run,
 )
+
+_first: Final[Callable[[Any], int]] = attrgetter("first")
 
 
 class Settings(NamedTuple):
@@ -219,21 +222,20 @@ class SharePartition:
 
         Returns whether the start offset moved, and the records that now go to the dead-letter queue.
         """
-        letters = []
-        touched = []
-        for row in change.rows:
-            batches = self.overlapping(row.first, row.last)
-            touched += batches
-            for run in [one for batch in batches for one in batch.holding(row.first, row.last)]:
-                if run.change != change.number:
-                    continue
+        letters: list[DeadLetter] = []
+        number, rows = change.number, sorted(change.rows)
+        # the runs are found by their number: a later part of a refused request may have cut them
+        for batch in self.overlapping(rows[0].first, rows[-1].last) if rows else ():
+            runs = [run for run in batch.runs if run.change == number]
+            for run in runs:
                 _settle(run, now_ms, is_durable=is_durable)
                 if run.state == AVAILABLE:
                     self.looks_back = True
                 if run.state == ARCHIVING and (is_durable or not change.may_fail):
+                    row = rows[bisect_right(rows, run.first, key=_first) - 1]
                     letters.append(DeadLetter(row_of(run), row.first in change.rejected))
-        for batch in set(touched):
-            batch.merge()
+            if runs:
+                batch.merge()
         return (is_durable or not change.may_fail) and self.move_start(), letters
 
     def release(self, member: str) -> Change | None:
@@ -375,10 +377,6 @@ class Gap(NamedTuple):
 def row_of(run: Run) -> Row:
     """The row to persist for some records."""
     return Row(run.first, run.last, run.state, run.deliveries)
-
-
-def _first(batch: Batch) -> int:
-    return batch.first
 
 
 def _has_ended(run: Run, now_ms: int) -> bool:

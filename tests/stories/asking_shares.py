@@ -13,19 +13,23 @@ __all__ = ["VERBS"]
 Args = dict[str, str]
 
 
+def own_member(stage: Stage, actor: Actor, text: str | None) -> str | None:
+    """The member id of a request: `text`, or the actor's name at first."""
+    if text is None and not actor.member:
+        actor.member = actor.name  # the assignor orders members by the hashes of their ids: the same in each run
+        stage.learn(actor, actor.member)
+    return stage.member(actor, text)
+
+
 @verb("share-heartbeat")
 def share_heartbeat(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
     """epoch= (default: the actor's), topics= (none: the empty list), rack=, member="""
-    member = args.get("member")
-    if member is None and not actor.member:
-        actor.member = actor.name  # the assignor orders members by the hashes of their ids: the same in each run
-        stage.learn(actor, actor.member)
     return (
         "ShareGroupHeartbeat",
         1,
         {
             "GroupId": stage.group(args.get("group", stage.story.group)),
-            "MemberId": stage.member(actor, member),
+            "MemberId": own_member(stage, actor, args.get("member")),
             "MemberEpoch": stage.generation(actor, args.get("epoch"), actor.epoch),
             "RackId": null_or(args.get("rack")),
             "SubscribedTopicNames": None

@@ -150,9 +150,15 @@ def txn_end(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
     )
 
 
+def _repeated(text: str) -> list[str]:
+    """60*a: sixty records with this value."""
+    count, star, value = text.partition("*")
+    return [value] * int(count) if star and count.isdigit() else [text]
+
+
 @verb("produce")
 def produce(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
-    """produce o/0=a,b o/1=c: in the actor's transaction. txn=no: outside it, but with its producer id. plain=yes:
+    """produce o/0=a,b o/1=60*c: in the actor's transaction. txn=no: outside it, but with its producer id. plain=yes:
     without a producer id. txn=yes id=null: a transactional batch without a transactional id.
     """
     plain = args.get("plain") == "yes"
@@ -164,7 +170,7 @@ def produce(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
         rows = []
         for spec in specs:
             index, _, text = spec.partition("=")
-            values = text.split(",")
+            values = [value for one in text.split(",") for value in _repeated(one)]
             sequence = -1 if plain else int(args.get("seq", actor.sequences.get((topic, int(index)), 0)))
             batch = Batch(values, identity, sequence, is_transactional=is_transactional)
             rows.append({"Index": int(index), "Records": batch})

@@ -7,7 +7,7 @@ import itertools
 import uuid
 from collections.abc import Generator
 
-from tests.stories.asking_shares import VERBS
+from tests.stories.asking_share_records import VERBS
 from tests.stories.showing import absorb, say
 from tests.stories.stage import Actor, Stage, null_or, split_args
 from tests.stories.story import Action, Advance, Await, Drop, Reply, Send, Step, Story
@@ -80,6 +80,7 @@ def wait_for(stage: Stage, name: str, span: str, expect: list[str] | None) -> Pa
 def drop(actor: Actor, *, forget: bool) -> Part:
     """The actor's process dies; `forget`: it starts again without member id and generation."""
     yield Drop(actor.name)
+    actor.session = 0
     if forget:
         actor.member, actor.generation, actor.epoch, actor.protocol = "", -1, 0, None
         actor.forget_producer()

@@ -39,6 +39,7 @@ class Actor:
         self.protocol: str | None = None
         self.assigned: dict[str, list[int]] = {}  # topic -> partitions, as last answered
         self.transactional_id: str | None = None
+        self.session = 0  # the share session's epoch in the next request
         self.settings: dict[str, Any] = {
             "client": name,
             "type": "consumer",

@@ -54,6 +54,8 @@ _FENCED: Final = frozenset((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STAT
 _AS_THEY_ARE: Final = frozenset((ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 _HIDDEN: Final = frozenset((ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_VERSION))
 _HIDDEN_TEXT: Final = "Unable to complete operation due to server error."
+_NOT_WRITTEN: Final = "Error in write state RPC. "
+"""The words with which Kafka begins the message of a failed write."""
 NOT_READ: Final = -1
 _USUAL_BYTES: Final = 100.0
 CLOSING: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, *_AS_THEY_ARE))
@@ -273,6 +275,8 @@ class LedSharePartition:
 
     def _written(self, change: Change, done: Ended, ending: Ending, response: StateResponse) -> None:
         self._changing -= 1
+        if response.error_code:
+            response = StateResponse(response.error_code, _NOT_WRITTEN + (response.error_message or ""))
         self._persisted(change, done, ending, response)
         self._leave_if_idle()
 

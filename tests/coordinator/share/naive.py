@@ -5,8 +5,11 @@ The model is slow, and follows the rules of Kafka 4.4 literally. The tests compa
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from muster.coordinator.share.acknowledge import Acknowledgement
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = range(5)
 TERMINAL = (ACKNOWLEDGED, ARCHIVED)
@@ -231,9 +234,17 @@ class Naive:
         record.before = (record.state, record.member, self.max_deliveries)
         record.state, record.member, record.change = state, "", self.changes
 
-    def acknowledge(self, member: str, first: int, last: int, types: list[int], now_ms: int) -> str | None:
+    def acknowledge(self, member: str, some: Iterable[Acknowledgement], now_ms: int) -> str | None:
         """None, or the words of the refusal."""
         self.changes += 1
+        for first, last, types in some:
+            error = self._acknowledge(member, first, last, types, now_ms)
+            if error is not None:
+                self.complete(self.changes, now_ms, is_durable=False)
+                return error
+        return None
+
+    def _acknowledge(self, member: str, first: int, last: int, types: Sequence[int], now_ms: int) -> str | None:
         if last < self.start:
             return None
         floor = self._floor(first)
@@ -251,12 +262,11 @@ class Naive:
                 continue
             error = self._acknowledge_batch(batch, member, first, last, types, now_ms)
             if error is not None:
-                self.complete(self.changes, now_ms, is_durable=False)
                 return error
         return None
 
     def _acknowledge_batch(
-        self, batch: NaiveBatch, member: str, first: int, last: int, types: list[int], now_ms: int
+        self, batch: NaiveBatch, member: str, first: int, last: int, types: Sequence[int], now_ms: int
     ) -> str | None:
         one = batch.records[batch.first]
         is_part = not (first <= batch.first and batch.last <= last) or batch.is_divided or len(types) > 1

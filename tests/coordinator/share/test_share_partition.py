@@ -89,6 +89,22 @@ class Model(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def acknowledge(self, data: Any) -> None:
+        some = [self._acknowledgement(data) for _ in range(data.draw(st.integers(1, 2)))]
+        member = some[0][0]
+        if data.draw(st.integers(0, 9)) == 0:
+            member = data.draw(st.sampled_from(MEMBERS))
+        acknowledgements = [one for _, one in some]
+        answer = acknowledge(self.partition, member, acknowledgements, self.now_ms)
+        refusal = self.naive.acknowledge(member, acknowledgements, self.now_ms)
+        if isinstance(answer, Refusal):
+            assert answer.message == refusal
+            return
+        assert refusal is None
+        if answer is not None:
+            self.pending.append((answer, self.naive.changes))
+
+    def _acknowledgement(self, data: Any) -> tuple[str, Acknowledgement]:
+        """The member that has some records, and an acknowledgement of about these."""
         member, first, last = data.draw(st.sampled_from(self.held))
         first += data.draw(st.integers(-1, last - first))
         last -= data.draw(st.integers(-1, max(last - first, 0)))
@@ -97,20 +113,7 @@ class Model(RuleBasedStateMachine):
             types = [data.draw(st.integers(0, 4))]
         else:
             types = [data.draw(st.integers(0, 4)) for _ in range(first, last + 1)]
-        if data.draw(st.integers(0, 9)) == 0:
-            member = data.draw(st.sampled_from(MEMBERS))
-        answer = acknowledge(self.partition, member, [Acknowledgement(first, last, types)], self.now_ms)
-        refusal = self.naive.acknowledge(member, first, last, types, self.now_ms)
-        if isinstance(answer, Refusal):
-            assert answer.message == refusal
-            return
-        assert refusal is None
-        if answer is not None:
-            self.pending.append((answer, self.naive.changes))
-            kinds = {
-                first + at: kind for at, kind in enumerate(types if len(types) > 1 else types * (last - first + 1))
-            }
-            self.accepted = {offset for offset, kind in kinds.items() if kind == 1}
+        return member, Acknowledgement(first, last, types)
 
     @rule(member=st.sampled_from(MEMBERS))
     def release(self, member: str) -> None:
@@ -188,6 +191,16 @@ def test_every_second_record_is_released_and_delivered_again() -> None:
     partition.complete(change, 2, is_durable=True)
     assert not partition.batches
     assert partition.start_offset == 2_000
+
+
+def test_a_refused_request_that_names_a_record_twice_changes_nothing() -> None:
+    partition = SharePartition(Settings(2_000, 5, LOCK_MS, True, False))
+    acquire(partition, Wish("a", 100, 100, False), [Span(0, 2)], 0, 0)
+    answer = acknowledge(partition, "a", [Acknowledgement(0, 1, [1]), Acknowledgement(1, 2, [1])], 0)
+    assert isinstance(answer, Refusal)
+    change = partition.release("a")
+    assert change is not None
+    assert change.rows == [Row(0, 2, 0, 1)]
 
 
 def test_a_persisted_partition_goes_on_with_its_gaps() -> None:
