@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from muster.coordinator.config import Config
 from muster.coordinator.http.address import DoorAddress
-from muster.coordinator.http.serving import door_of, of_kafka
+from muster.coordinator.http.serving import alerts_of, door_of, of_kafka
 from muster.coordinator.server import Server
 from muster.coordinator.server.exposition import COUNTER, GAUGE, Lines, Metric, single
 from muster.coordinator.server.metrics import ServerMetrics
@@ -19,11 +20,13 @@ from muster.postgres.node_session import NodeSession
 class ClusterMetrics:
     """The metrics of a process, and its HTTP door. The door answers also while the process is not registered."""
 
-    def __init__(self, clock: Clock, address: DoorAddress) -> None:
+    def __init__(self, config: Config, clock: Clock, address: DoorAddress) -> None:
         self._clock = clock
         self._of_server = ServerMetrics()
         self.of_cluster = ClusterFigures()
-        self.door = door_of(address, self._server, self._of_both)
+        self._alerts = alerts_of(config, clock)
+        self._of_server.subscribe(self._alerts.take)
+        self.door = door_of(address, self._server, self._of_both, self._alerts)
 
     def open_server(self, *given: Any, **named: Any) -> Server:
         """The server of the next node session."""
@@ -35,14 +38,17 @@ class ClusterMetrics:
 
     async def _of_both(self) -> list[Metric | Lines]:
         self._of_server.serves(self._server())
-        return [*await self._of_server.collect(of_kafka), *_metrics(self.of_cluster, self._clock.mono_ms())]
+        found = [*await self._of_server.collect(of_kafka), *self._alerts.metrics()]
+        return [*found, *_metrics(self.of_cluster, self._clock.mono_ms())]
 
     async def start(self) -> None:
         await self.door.start()
         self._of_server.watch(self._clock)
+        self._alerts.watch(self._clock, self._server)
 
     async def stop(self) -> None:
         self._of_server.end()
+        self._alerts.stop()
         await self.door.stop()
 
 

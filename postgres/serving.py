@@ -66,7 +66,7 @@ async def _serve(
         # imported here: most nodes have no HTTP door
         from muster.postgres.metrics import ClusterMetrics
 
-        cluster_metrics = ClusterMetrics(clock, door)
+        cluster_metrics = ClusterMetrics(config, clock, door)
         await cluster_metrics.start()
 
     def make_session() -> NodeSession:

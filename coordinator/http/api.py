@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
+from muster.coordinator.alerts.watching import GroupAlerts
 from muster.coordinator.config.listeners import show
 from muster.coordinator.http.failure import Failure
 from muster.coordinator.server.group_snapshots import GroupNow
@@ -50,7 +51,7 @@ def openapi() -> dict[str, Any]:
     return read
 
 
-def api(current: Callable[[], Server | None]) -> list[BaseRoute]:
+def api(current: Callable[[], Server | None], alerts: GroupAlerts) -> list[BaseRoute]:
     """The routes. `current` returns the server; None while the node of a cluster is not registered."""
 
     def route(path: str, make: Callable[[Server, Request], Job[Any]]) -> Route:
@@ -73,6 +74,7 @@ def api(current: Callable[[], Server | None]) -> list[BaseRoute]:
         route("/api/v1/nodes", lambda server, _: _nodes(server)),
         route("/api/v1/topics", _topics),
         route("/api/v1/topics/{topic}", _topic),
+        route("/api/v1/alerts", lambda _, request: _at_once(_alerts(alerts, request))),
         route("/api/v1/groups", _groups),
         route("/api/v1/groups/{group}", lambda server, request: _group(_group_of(server, request))),
         route("/api/v1/groups/{group}/members", _members),
@@ -182,6 +184,12 @@ def _partition(server: Server, topic: Topic, index: int) -> Row:
     start = None if partition is None else partition.log.start_offset
     end = None if partition is None else partition.log.durable_offset
     return {"partition": index, "leader": leader, "start_offset": start, "end_offset": end}
+
+
+def _alerts(alerts: GroupAlerts, request: Request) -> Row:
+    """The open alerts; `AlertBook` limits their number."""
+    group_id = request.query_params.get("group")
+    return {"alerts": [one.to_json() for one in alerts.book.open(group_id)]}
 
 
 # ---- groups

@@ -1,4 +1,7 @@
-"""Fetches one document by HTTP, by GET or by sending a form, with limits of size and time. Use a thread for this."""
+"""Fetches one document by HTTP, by GET, or by sending a form or bytes, with limits of size and time.
+
+Use a thread for this.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ TIMEOUT_S: Final = 20
 """The timeout of connecting, and of each read, as in jose4j."""
 MAX_MS: Final = 60_000
 """The time limit for the whole document."""
+MAX_ANSWER_BYTES: Final = 1 << 20
+"""The most bytes of an answer to what was sent."""
 _PIECE: Final = 16 << 10
 
 
@@ -32,6 +37,15 @@ def http_post(
     for name, value in headers.items():
         request.add_unredirected_header(name, value)
     return _exchanged(request, None, context, max_bytes)
+
+
+def http_send(url: str, body: bytes, headers: Mapping[str, str], context: ssl.SSLContext | None) -> None:
+    """Send bytes by POST. Raises OSError, also for a redirection: `body` and `headers` may be secret."""
+    request = _request(url)
+    request.data = body
+    for name, value in headers.items():
+        request.add_unredirected_header(name, value)
+    _exchanged(request, None, context, MAX_ANSWER_BYTES)
 
 
 def _request(url: str) -> urllib.request.Request:

@@ -47,6 +47,11 @@ ABOUT = {
     "the server has no door.",
     "muster.http.token.file": "A file with the token that clients of the HTTP door must send. A door off loopback "
     "needs it.",
+    "muster.alerts.enable": "Whether a server with an HTTP door, or with webhooks, reports groups that need help.",
+    "muster.alerts.quiet.times": "When webhooks are not called, in UTC: 22:00-06:00, Sat, Sun 09:00-12:00.",
+    "muster.alerts.repeat.ms": "Webhooks get an alert that goes on, or comes back, again after this time. -1: never.",
+    "muster.alerts.token.file": "A file with the token that webhooks get: Authorization: Bearer TOKEN.",
+    "muster.alerts.webhooks": "The URLs that get alerts as CloudEvents, divided by commas.",
     "muster.metrics.groups": "How many groups have figures of their own at /metrics: the busiest ones. The others are "
     "counted together.",
     "muster.queued.max.response.bytes": "How many bytes of answers that clients have not read yet may be in memory. "
@@ -72,6 +77,11 @@ OWN = (
     ("muster.transaction.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),
     ("muster.http.listener", "STRING", None, "non-empty string", "LOW", "read-only", False),
     ("muster.http.token.file", "STRING", None, "non-empty string", "LOW", "read-only", False),
+    ("muster.alerts.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
+    ("muster.alerts.quiet.times", "LIST", "", None, "LOW", "read-only", False),
+    ("muster.alerts.repeat.ms", "LONG", "14400000", "[-1,...]", "LOW", "read-only", False),
+    ("muster.alerts.token.file", "STRING", None, "non-empty string", "LOW", "read-only", False),
+    ("muster.alerts.webhooks", "PASSWORD", None, None, "LOW", "read-only", False),
     ("muster.metrics.groups", "INT", "100", "[0,...]", "LOW", "read-only", False),
     ("muster.queued.max.response.bytes", "LONG", "134217728", "[-1,...]", "MEDIUM", "read-only", False),
     ("muster.offsets.durability", "STRING", "commit", "one of commit|os", "MEDIUM", "read-only", False),

@@ -29,7 +29,7 @@ class EventEpisodes(NamedTuple):
 
 def episodes_of_events(values: Iterable[Value], now_ms: int) -> EventEpisodes:
     """The episodes and the verdict of one group, made from its events in their order."""
-    reader = _Reader()
+    reader = EventReader()
     for value in values:
         reader.feed(value)
     if not reader.rebalances:
@@ -40,11 +40,15 @@ def episodes_of_events(values: Iterable[Value], now_ms: int) -> EventEpisodes:
     return EventEpisodes(found, verdict(found, facts))
 
 
-class _Reader:
+class EventReader:
+    """Members and rebalances of one group, from its events in their order."""
+
     def __init__(self) -> None:
         self.stays: dict[str, Stay] = {}
+        """The present members, by their ids."""
         self.rebalances: list[Rebalance] = []
         self.last_ms = 0
+        """The time of the last event."""
         self.deleted_ms: int | None = None
         """When the group was deleted. None: it was not, or it has events after that."""
         self._over: list[Stay] = []
@@ -54,9 +58,18 @@ class _Reader:
         """The latest epoch, until all members have reached it."""
 
     def all_stays(self) -> list[Stay]:
+        """The former and the present members."""
         return [*self._over, *self.stays.values()]
 
+    def forget(self, before_ms: int) -> None:
+        """Forget members and rebalances that ended before this time."""
+        if self._over and (self._over[0].end_ms or 0) < before_ms:
+            self._over = [one for one in self._over if (one.end_ms or 0) >= before_ms]
+        if self.rebalances and self.rebalances[0].end_ms < before_ms:
+            self.rebalances = [one for one in self.rebalances if one.end_ms >= before_ms]
+
     def feed(self, value: Value) -> None:
+        """Take an event."""
         kind, at_ms = value["kind"], value["time"]
         self.last_ms = max(self.last_ms, at_ms)
         self.deleted_ms = at_ms if kind == events.GROUP_DELETED else None
@@ -78,7 +91,8 @@ class _Reader:
 
     def _begins(self, member: Value, at_ms: int) -> None:
         who = Who(member["member"], member.get("instance"), member.get("client_id"), member.get("host"))
-        self.stays[who.member_id] = Stay(who, at_ms, None, None)
+        session_ms, patience_ms = member.get("session_timeout_ms"), member.get("rebalance_timeout_ms")
+        self.stays[who.member_id] = Stay(who, at_ms, None, None, patience_ms=patience_ms, session_ms=session_ms)
 
     def _ends(self, member_id: str | None, how: str, at_ms: int) -> None:
         stay = self.stays.pop(member_id or "", None)

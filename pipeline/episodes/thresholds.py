@@ -79,5 +79,22 @@ SLOW_ALONE: Final = 0.8
 """If a member has at least this share of the lag of its group, only this member is too slow."""
 IN_TURN_MS: Final = MINUTE
 """A consumer that is too slow reads each of its partitions again within this time."""
+SETTLE_MS: Final = 100 * SECOND
+"""A partition stands still if its owner is silent for this time, though records are unread."""
+USUAL_GAPS: Final = 5
+"""It must be silent for this many of its usual times between two commits, too."""
+LONGEST_GAPS: Final = 1.5
+"""And for this many of its longest times between two commits."""
+AGAIN_COMMITS: Final = 4
+"""With this many commits of the same offset, a record is tried again and again."""
+SERIES_MS: Final = 10 * MINUTE
+"""If commits of two programs follow each other within this time, they are one incident."""
+SERIES: Final = 3
+"""If two programs commit, the commits of a partition go back and return at least this many times."""
+
+WAITED_MS: Final = 30 * SECOND
+"""A member keeps others waiting if it is the only one that holds up a rebalance for this time."""
+STUCK_MS: Final = 5 * MINUTE
+"""A rebalance that lasts for this time is stuck."""
 SHORT_MS: Final = 60 * MINUTE
 """If the log covers a group for less than this, the times have seconds."""

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.pipeline.episodes.score import BY_RATE, BY_REPEATS, BY_SHORT, HALF_RATE, SHORT_MS
 from muster.pipeline.frames import Column, DataFrame, F
 from muster.pipeline.tables.commit_activity import SEEN
 from muster.pipeline.tables.findings import unpacked
 from muster.pipeline.tables.schema import conform
 
-SHORT_MS: Final = 300_000
-"""A generation that lasts less than this counts as short: the default of max.poll.interval.ms."""
-HALF_RATE: Final = 6.0
-"""With this number of rebalances an hour, the part of the score for the rate is half of its maximum."""
 HOUR_MS: Final = 3_600_000
-
-_BY_RATE: Final = 0.4
-_BY_SHORT: Final = 0.3
-_BY_REPEATS: Final = 0.3
 
 
 def flapping(rebalances: DataFrame, generations: DataFrame, walk: DataFrame) -> DataFrame:
@@ -94,4 +87,4 @@ def _score() -> Column:
     repeats = F.when(several, (F.col("triggered") - F.col("distinct_triggers")) / (F.col("triggered") - 1)).otherwise(
         0.0
     )
-    return F.round(100 * rate * (_BY_RATE + _BY_SHORT * short + _BY_REPEATS * repeats), 1)
+    return F.round(100 * rate * (BY_RATE + BY_SHORT * short + BY_REPEATS * repeats), 1)

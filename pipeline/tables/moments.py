@@ -6,28 +6,20 @@ timeouts of groups differ, and that sessions begin anew after a broker's restart
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
 
-from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.moments import Losses
 from muster.pipeline.frames import DataFrame, F, from_arrow_schema, from_arrow_type
 from muster.pipeline.schema import structs
 from muster.pipeline.tables import rows_of
 
-Moments = list[tuple[int, int]]
-"""The moments, each with its start and its end in ms."""
-
 MOMENT: Final = "from_ms long, until_ms long"
 _MOMENTS: Final = pa.schema([("moments", structs(MOMENT))])
-_NEIGHBOURS: Final = (-1, 0, 1)
-"""A moment consists of three steps of MOMENT_MS: one step, and the steps beside it."""
-_AROUND: Final = limits.AROUND_MS // limits.MOMENT_MS
 
 
 def moments(lost: DataFrame) -> DataFrame:
@@ -49,37 +41,3 @@ def _moments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         losses.add([row["heard_ms"] for row in rows])
     listed = [{"from_ms": from_ms, "until_ms": until_ms} for from_ms, until_ms in sorted(losses.found())]
     yield pa.RecordBatch.from_pylist([{"moments": listed}], _MOMENTS)
-
-
-class Losses:
-    """The moments at which members of many groups were last heard of: too many groups to be chance.
-
-    A group that loses members all the time loses some at any moment. Such a group counts for less. Its weight falls
-    with the share of the surrounding time in which it also loses members.
-    """
-
-    def __init__(self) -> None:
-        self._groups = 0
-        self._hit: Counter[int] = Counter()
-        self._weight: dict[int, float] = {}
-
-    def add(self, heard: Sequence[int | None]) -> None:
-        """Add the members of a group: the last sign of life of each. It is None if the member was not lost."""
-        self._groups += bool(heard)
-        lost = Counter(heard_ms // limits.MOMENT_MS for heard_ms in heard if heard_ms is not None)
-        steps = sorted(lost)
-        for at in {one + shift for one in steps for shift in _NEIGHBOURS}:
-            near = steps[bisect_left(steps, at - _AROUND) : bisect_right(steps, at + _AROUND)]
-            others = sum(lost[one] for one in near if one - at not in _NEIGHBOURS)
-            share = others * len(_NEIGHBOURS) / (2 * _AROUND + 1)
-            self._hit[at] += 1
-            self._weight[at] = self._weight.get(at, 0.0) + max(1 - share, 0.0)
-
-    def found(self) -> Moments:
-        """The moments that the added groups show."""
-        least = max(limits.AT_ONCE, limits.AT_ONCE_SHARE * self._groups)
-        return [
-            ((at - 1) * limits.MOMENT_MS, (at + 2) * limits.MOMENT_MS)
-            for at, hit in self._hit.items()
-            if hit >= least and self._weight[at] > least - limits.BY_CHANCE
-        ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.pipeline.episodes.thresholds import SERIES, SERIES_MS
 from muster.pipeline.frames import Column, DataFrame, F, Window
 from muster.pipeline.tables.backward import BACK
 from muster.pipeline.tables.commits import PLACE, PRODUCER
@@ -26,10 +27,6 @@ UNKNOWN: Final = "unknown"
 The log does not show which of the two.
 """
 
-SERIES_MS: Final = 600_000
-"""If commits of two programs follow each other within this time, they are one incident."""
-_SERIES: Final = 3
-"""If two programs commit, the commits of a partition go back and return at least this many times."""
 _HAPPENING_MS: Final = 15_000
 """Commits that go back within this time, for the same cause, are one incident."""
 _MOMENT_MS: Final = 3_000
@@ -51,7 +48,7 @@ def regressions(walk: DataFrame) -> DataFrame:
         "*",
         F.count("*").over(together).alias("at_once"),
         (F.min("owner").over(together) != F.max("owner").over(together)).alias("of_several"),
-        (F.count_if(F.col("returns") & ~F.col("is_first")).over(near) >= _SERIES).alias("is_series"),
+        (F.count_if(F.col("returns") & ~F.col("is_first")).over(near) >= SERIES).alias("is_series"),
     )
     return conform(_happenings(rows.withColumn("cause", _cause())), "regressions")
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from muster.pipeline.episodes.thresholds import LONGEST_GAPS, SETTLE_MS, USUAL_GAPS
 from muster.pipeline.schema import columns
 from muster.pipeline.tables.commit_rows import CommitRows
 from muster.pipeline.tables.ordered_columns import (
@@ -152,8 +153,6 @@ REWIND: Final = "REWIND"
 GRADES: Final = (OK, REWIND, WARN, STOP, STALL)
 """The statuses, the worst last."""
 
-SETTLE_MS: Final = 100_000
-"""A consumer that had read all records has this long to commit what was written after."""
 SPAN_MS: Final = 10_000
 """The progress of members is recorded in spans of this length."""
 STILL_MS: Final = 4 * SPAN_MS
@@ -164,13 +163,6 @@ half of the time.
 """
 SURELY_MS: Final = STILL_MS // 2
 """For at least this long, the partition must surely have had unread records. Known ends of logs may be far apart."""
-USUAL_GAPS: Final = 5
-"""A partition must also stand still for this many of its usual times between commits."""
-LONGEST_GAPS: Final = 1.5
-"""A partition must also stand still for this many times the longest time between its last commits.
-
-If the owner is silent, the longest time between two commits of any member so far counts too.
-"""
 
 _PLACE: Final = "group string, log_partition int, topic string, partition int, member_id string, client_id string"
 INTERVAL: Final = pa.schema(

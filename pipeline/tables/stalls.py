@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, Final
 
 from muster.pipeline.episodes.silence import Silence, silent_ms
-from muster.pipeline.episodes.thresholds import BACK_MS
+from muster.pipeline.episodes.thresholds import AGAIN_COMMITS, BACK_MS, LONGEST_GAPS, SETTLE_MS, USUAL_GAPS
 from muster.pipeline.frames import DataFrame, F
 from muster.pipeline.tables import by_group
 from muster.pipeline.tables.findings import FINDING, read
@@ -23,22 +23,17 @@ from muster.pipeline.tables.stall_candidates import (
     CANDIDATE,
     GRADES,
     INTERVAL,
-    LONGEST_GAPS,
     MEMBER_COMMITS,
-    SETTLE_MS,
     SPAN_MS,
     STALL,
     STILL_MS,
     STOP,
     SURELY_MS,
-    USUAL_GAPS,
     WINDOW,
 )
 
 REPEATS_MS: Final = 60_000
 """The least length of a stall in which only the same offset of the partition is committed, several times."""
-_AGAIN: Final = 4
-"""This many commits of the same offset count as several times."""
 _IN_TURN_SHARE: Final = 0.5
 """A partition only waits if the records in other partitions are unread for this share of the stall, too."""
 
@@ -88,7 +83,7 @@ def _stall(
         if times is None:
             return None
         one = {**one, "from_ms": times[0], "to_ms": times[1]}
-    repeats = one["run_commits"] >= _AGAIN
+    repeats = one["run_commits"] >= AGAIN_COMMITS
     wanted_ms = SURELY_MS if continues else REPEATS_MS if repeats else None
     if not is_long(one, wanted_ms, silences) or not _is_unread(one) or _waits(one, member_commits, silences):
         return None
@@ -193,7 +188,7 @@ def _back_ms(one: Row, until_ms: int) -> int:
     An owner that commits again and again is back when it does so after the silence.
     """
     usual_ms = until_ms + BACK_MS
-    if one["run_commits"] < _AGAIN:
+    if one["run_commits"] < AGAIN_COMMITS:
         return usual_ms
     if one["run_ms"] > until_ms:
         return until_ms

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from muster.coordinator.config import load
+from muster.coordinator.server.metrics import ServerMetrics
 from muster.testcontrol.machine import ControlledMachine
 from muster.testcontrol.server_control import ServerControl
 from tests.support.muster import QUICK
@@ -19,6 +20,7 @@ async def controlled(
     topics: Sequence[str] = ("orders:2",),
     data_dir: Path | None = None,
     starts_frozen: bool = False,
+    metrics: ServerMetrics | None = None,
     **properties: str,
 ) -> AsyncIterator[ServerControl]:
     """A server that runs inside the block. Property names have _ in place of dots."""
@@ -32,7 +34,7 @@ async def controlled(
         topics=list(topics),
         nodes=str(nodes),
     )
-    found = ServerControl(config, machine=ControlledMachine(starts_frozen=starts_frozen))
+    found = ServerControl(config, machine=ControlledMachine(starts_frozen=starts_frozen), metrics=metrics)
     await found.server.start()
     try:
         yield found

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from muster.coordinator.alerts.settings import AlertSettings
+from muster.coordinator.alerts.watching import GroupAlerts
+from muster.coordinator.alerts.webhooks import Webhooks
 from muster.coordinator.http.address import DoorAddress
 from muster.coordinator.http.api import openapi
 from muster.coordinator.http.door import Door
@@ -13,6 +17,8 @@ from muster.coordinator.http.probes import readiness
 from muster.coordinator.http.serving import ServerDoor, door_of
 from muster.coordinator.log.errors import DamagedLog, Place
 from muster.coordinator.server.metrics import ServerMetrics
+from muster.coordinator.system.clock import LoopClock
+from muster.coordinator.system.jobs.jobs import AtOnce
 from muster.testcontrol.server_control import ServerControl
 from tests.coordinator.http.doors import ask
 from tests.e2e.aio import consuming
@@ -29,6 +35,10 @@ async def with_door(**given: Any) -> AsyncIterator[tuple[Door, ServerControl]]:
             yield beside.door, found
         finally:
             await beside.stop()
+
+
+def no_alerts() -> GroupAlerts:
+    return GroupAlerts(AlertSettings(), Webhooks([], lambda *_: None, LoopClock(asyncio.get_running_loop()), AtOnce))
 
 
 async def read(door: Door, path: str, template: str | None = None) -> Any:
@@ -118,7 +128,7 @@ async def test_errors_of_the_door_are_json() -> None:
     async def failing() -> Any:
         raise RuntimeError("a fault")
 
-    door = door_of(DoorAddress("127.0.0.1", 0, "secret"), lambda: None, failing)
+    door = door_of(DoorAddress("127.0.0.1", 0, "secret"), lambda: None, failing, no_alerts())
     await door.start()
     token = {"Authorization": "Bearer secret"}
     for path, method, code in (
@@ -138,7 +148,7 @@ async def test_a_door_for_figures_has_no_api() -> None:
     async def collect() -> Any:
         return []
 
-    door = door_of(DoorAddress("127.0.0.1", 0, figures_only=True), lambda: None, collect)
+    door = door_of(DoorAddress("127.0.0.1", 0, figures_only=True), lambda: None, collect, no_alerts())
     await door.start()
     assert await ask(door, "/metrics", Host="any.example") == (200, "")
     assert (await ask(door, "/api/v1/server"))[0] == 404

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.pipeline.tables.moments import Losses
+from muster.pipeline.episodes.moments import Losses
 
 _NOON = 1_700_000_000_000
 _S = 1000
