@@ -15,7 +15,15 @@ import pyarrow.compute as pc
 from muster.pipeline.episodes.silence import STEP_MS
 from muster.pipeline.frames import Column, DataFrame, F, Window
 from muster.pipeline.gather import batch_of
-from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, DECODED, OFFSET_COMMIT, OTHER_COMMIT, table_columns
+from muster.pipeline.schema import (
+    CLASSIC_GROUP,
+    CONSUMER_GROUP,
+    DECODED,
+    OFFSET_COMMIT,
+    OTHER_COMMIT,
+    SHARE_GROUP,
+    table_columns,
+)
 
 
 class Wanted(NamedTuple):
@@ -42,7 +50,7 @@ _BEFORE_MS: Final = 3_600_000
 ALL: Final = Wanted()
 """No filter: everything is wanted."""
 
-_OF_STATES: Final = (CLASSIC_GROUP, CONSUMER_GROUP)
+_OF_STATES: Final = (CLASSIC_GROUP, CONSUMER_GROUP, SHARE_GROUP)
 """The kinds of rows with the state of a group. Of each key, the last record before the wanted time is wanted too."""
 
 

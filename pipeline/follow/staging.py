@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from muster.pipeline.clock import now_ms
 from muster.pipeline.follow.manifest import BUCKETS, LOG, Chunk, Manifest, appended, merged
 from muster.pipeline.follow.store import Store
-from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC, OTHER_COMMIT, RAW
+from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC, OTHER_COMMIT, RAW, SHARE_GROUP
 from muster.pipeline.sources.cluster import Offsets
 from muster.pipeline.sources.options import of_client
 from muster.pipeline.tables import shaped
@@ -137,10 +137,9 @@ def merge(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> None
     """Merge some chunks into one. If rows from before `since_ms` are to be dropped, the chunks must be all chunks."""
     rows = _kept(store.read(LOG, [chunk.name for chunk in chunks], STAGED), since_ms)
     if since_ms is not None and len(chunks) == len(store.manifest.chunks):
-        # these tombstones are not needed: what they deleted is dropped too. Each member of a KIP-848 group leaves
-        # several
+        # these tombstones are not needed: what they deleted is dropped too. Each member with epochs leaves several
         is_old = F.col("is_tombstone") & (F.col("log_timestamp_ms") < since_ms)
-        rows = rows.where(~F.coalesce((F.col("kind") == CONSUMER_GROUP) & is_old, F.lit(False)))
+        rows = rows.where(~F.coalesce(F.col("kind").isin(CONSUMER_GROUP, SHARE_GROUP) & is_old, F.lit(False)))
     name = store.name("chunk")
     _write(rows, store.folder(LOG, name))
     count = sum(number for _, _, number, _ in _counts(store, name))

@@ -215,6 +215,8 @@ class _Judge:
             return events.SUBSCRIPTION_CHANGED, trigger, 0.97
         if change.topics_changed:
             return events.PARTITIONS_CHANGED, None, 0.95
+        if change.has_new_states:
+            return events.PARTITIONS_READY, None, 0.95
         return None, None, NOT_KNOWN
 
     def _departures(self, epoch: Epoch, change: Change) -> list[tuple[str, str, float]]:

@@ -1,6 +1,7 @@
 """A KIP-848 group after a record: its members, the topics of its patterns, and the owner of each partition. Pure.
 
-The classes at the top are the input and the output of `epochs`.
+A share group (KIP-932) has such records too. In it several members own one partition at the same time. The classes at
+the top are the input and the output of `epochs`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,15 @@ PATTERN: Final = 16
 …PartitionMetadata (before 4.1), …MemberMetadata, …TargetAssignmentMetadata, …TargetAssignmentMember,
 …CurrentMemberAssignment, …RegularExpression.
 """
+
+SHARED_STATES: Final = 15
+"""The key type of the record that says for which partitions of a share group a state exists
+(ShareGroupStatePartitionMetadata). Only these partitions are assigned.
+"""
+OF_SHARE_GROUPS: Final[Mapping[int, int]] = {
+    10: MEMBER, 11: EPOCH, 12: TARGET_EPOCH, 13: TARGET, 14: CURRENT, SHARED_STATES: SHARED_STATES,
+}  # fmt: skip
+"""The key types of a share group's records, and the types with the same meaning."""
 
 AWAY: Final = -2
 """The epoch of a static member that stopped and may return (LEAVE_GROUP_STATIC_MEMBER_EPOCH)."""
@@ -106,6 +116,8 @@ class Change(NamedTuple):
     resubscribed: tuple[str, ...] = ()
     topics_changed: bool = False
     """Whether the partitions or racks of topics changed, or the topics that match a pattern."""
+    has_new_states: bool = False
+    """Whether states of a share group's partitions were created, so that these partitions can be assigned."""
     is_conversion: bool = False
     """Whether a classic group became this KIP-848 group. Then the epoch has the number of the classic generation."""
 
@@ -146,6 +158,8 @@ class State(NamedTuple):
 
 Place = tuple[str, int]
 """A partition: topic id and number."""
+SharedPlace = tuple[str, int, str]
+"""A partition of a share group, and one of its owners."""
 Subscription = tuple[tuple[str, ...], str]
 """A subscription: names of topics, and a pattern or an empty text."""
 
@@ -195,12 +209,16 @@ class Taken(NamedTuple):
 
 
 class Image:
-    """The members of a group, and the partitions that they have. `names`: names of topics, by topic id."""
+    """The members of a group, and the partitions that they have. `names`: names of topics, by topic id.
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    `is_shared`: several members may own one partition, and nobody waits for another one.
+    """
+
+    def __init__(self, names: Mapping[str, str], *, is_shared: bool = False) -> None:
         self.members: dict[str, Present] = {}
         self.patterns: dict[str, tuple[str, ...]] = {}
-        self.held: dict[Place, CurrentOwner] = {}
+        self.held: dict[Place | SharedPlace, CurrentOwner] = {}
+        self._is_shared = is_shared
         self._free: dict[Place, int] = {}
         """Since when each partition without an owner has none."""
         self._names = dict(names)
@@ -245,44 +263,52 @@ class Image:
         had, one.places = one.places, dict.fromkeys(_places(value))
         for place in had:
             if place not in one.places:
-                self._revoke(place, record.key, record.at_ms, reached)
+                self._revoke(self._slot(place, record.key), record.key, record.at_ms, reached)
         for place in one.places:
-            held = self.held.get(place)
+            slot = self._slot(place, record.key)
+            held = self.held.get(slot)
             if held is not None and held.member_id == record.key and held.end_ms is None:
                 continue
             if held is not None:
-                yield self.hold(place, record.at_ms, reached)
-            self.held[place] = CurrentOwner(record.key, record.at_ms, epoch)
+                yield self.hold(slot, record.at_ms, reached)
+            self.held[slot] = CurrentOwner(record.key, record.at_ms, epoch)
+            if self._is_shared:
+                continue
             free_ms = self._free.pop(place, None)
             paused_ms = None if free_ms is None else record.at_ms - free_ms
             yield Taken(place, record.key, record.offset, record.at_ms, paused_ms)
 
     def release(self, member_id: str, at_ms: int, reached: int) -> Iterator[Hold]:
         """Remove all partitions from a member."""
-        for place in [place for place, held in self.held.items() if held.member_id == member_id]:
-            self._revoke(place, member_id, at_ms, reached)
-            yield self.hold(place, at_ms, reached)
-            del self.held[place]
+        for slot in [slot for slot, held in self.held.items() if held.member_id == member_id]:
+            self._revoke(slot, member_id, at_ms, reached)
+            yield self.hold(slot, at_ms, reached)
+            del self.held[slot]
 
     def forget_pauses(self) -> None:
         """Forget since when partitions have no owner: no member wants them, or the group is empty."""
         self._free.clear()
 
-    def _revoke(self, place: Place, member_id: str, at_ms: int, reached: int) -> None:
-        held = self.held.get(place)
+    def _slot(self, place: Place, member_id: str) -> Place | SharedPlace:
+        return (*place, member_id) if self._is_shared else place
+
+    def _revoke(self, slot: Place | SharedPlace, member_id: str, at_ms: int, reached: int) -> None:
+        held = self.held.get(slot)
         if held is not None and held.member_id == member_id and held.end_ms is None:
-            held.end_ms = self._free[place] = at_ms
+            held.end_ms = at_ms
             held.last_epoch = reached
+            if not self._is_shared:
+                self._free[slot[0], slot[1]] = at_ms
 
     # ---- the result
 
-    def hold(self, place: Place, at_ms: int | None, reached: int) -> Hold:
+    def hold(self, slot: Place | SharedPlace, at_ms: int | None, reached: int) -> Hold:
         """The time in which a member had a partition: until now, or until it had to revoke the partition."""
-        held = self.held[place]
+        held = self.held[slot]
         end_ms = at_ms if held.end_ms is None else held.end_ms
         last = max(held.first_epoch, reached if held.last_epoch is None else held.last_epoch)
         who = self.seen(held.member_id)
-        return Hold(self.name(place[0]), place[1], who, held.start_ms, end_ms, held.first_epoch, last)
+        return Hold(self.name(slot[0]), slot[1], who, held.start_ms, end_ms, held.first_epoch, last)
 
     def seen(self, member_id: str) -> Member:
         """A member in its present state."""

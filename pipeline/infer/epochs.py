@@ -22,6 +22,7 @@ from muster.pipeline.infer.epoch_image import (
     MEMBER,
     PARTITION_METADATA,
     PATTERN,
+    SHARED_STATES,
     STABLE,
     TARGET_EPOCH,
     Change,
@@ -37,13 +38,13 @@ from muster.pipeline.infer.epoch_image import (
 )
 
 
-def fold(records: Iterable[Record], names: Mapping[str, str]) -> Iterator[State | Hold]:
-    """The states of a group in the order of the log.
+def fold(records: Iterable[Record], names: Mapping[str, str], *, is_shared: bool = False) -> Iterator[State | Hold]:
+    """The states of a group in the order of the log. `is_shared`: it is a share group (KIP-932).
 
     A hold comes between the states when it has ended: the time in which a member had a partition. `names`: names of
     topics by topic id. A topic without a known name is called by its id.
     """
-    group = _Group(names)
+    group = _Group(names, is_shared=is_shared)
     for operation in operations(records):
         yield from group.play(operation)
     yield from group.end()
@@ -84,15 +85,16 @@ class _Epoch:
 class _Group:
     """A group while the records of its log are read."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], *, is_shared: bool) -> None:
         self._names = names
+        self._is_shared = is_shared
         self._last_ms = 0
         self._converted_ms: int | None = None
         self._reset(is_known=False)
 
     def _reset(self, *, is_known: bool) -> None:
         """Start with an empty group. `is_known`: the group surely had no records before the next one."""
-        self._image = Image(self._names)
+        self._image = Image(self._names, is_shared=self._is_shared)
         self._target: int | None = None
         self._hash: Any = None
         self._epoch: _Epoch | None = None
@@ -100,7 +102,9 @@ class _Group:
         self._before: dict[str, Subscription] = {}
         """The subscriptions of the members when the epoch began, by the members' keys."""
         self._gone: list[tuple[str, Gone]] = []
-        self._topics_changed = False
+        self._topics_changed = self._has_new_states = False
+        self._with_states: Any = []
+        """The topics and partitions of a share group that have a state."""
 
     @property
     def _number(self) -> int | None:
@@ -166,6 +170,8 @@ class _Group:
             self._topics_changed = True
         elif kind == PATTERN:
             self._pattern(record)
+        elif kind == SHARED_STATES:
+            self._states_exist(record)
         elif kind == CLASSIC:
             self._converted_ms = record.at_ms
 
@@ -184,6 +190,11 @@ class _Group:
         topics = () if record.value is None else tuple(record.value.get("topics") or ())
         self._topics_changed |= self._image.patterns.get(record.key, topics) != topics
         self._image.patterns[record.key] = topics
+
+    def _states_exist(self, record: Record) -> None:
+        topics = [] if record.value is None else record.value["initializedTopics"]
+        self._has_new_states |= bool(topics) and topics != self._with_states
+        self._with_states = topics
 
     def _current(self, record: Record) -> Iterator[Hold]:
         if record.value is None:
@@ -213,7 +224,7 @@ class _Group:
             image.forget_pauses()
         self._epoch = _Epoch(number, record.offset, record.at_ms, change, self._owners())
         self._before = {image.key(one): image.members[one].subscription for one in image.members}
-        self._gone, self._topics_changed = [], False
+        self._gone, self._topics_changed, self._has_new_states = [], False, False
 
     def _change(self, number: int, at_ms: int) -> Change:
         members = self._image.members
@@ -232,6 +243,7 @@ class _Group:
             tuple({key: one for key, one in self._gone if key not in has}.values()),
             self._resubscribed(has),
             self._topics_changed,
+            self._has_new_states,
             is_conversion,
         )
 
@@ -279,5 +291,7 @@ class _Group:
         self._epoch = _Epoch(self._epoch.number, offset, at_ms, None, self._owners())
 
     def _owners(self) -> list[tuple[Place, int, str]]:
-        """The owners of partitions when an epoch begins."""
-        return [(place, 0, held.member_id) for place, held in self._image.held.items()]
+        """The owners of partitions when an epoch begins. Nobody commits offsets in a share group."""
+        if self._is_shared:
+            return []
+        return [((slot[0], slot[1]), 0, held.member_id) for slot, held in self._image.held.items()]

@@ -11,7 +11,7 @@ from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
 from muster.pipeline.tables import keep, share_states, table
 from muster.pipeline.tables.commits import placed, walk_of
 from muster.pipeline.tables.episodes import episodes_and_verdicts
-from muster.pipeline.tables.epoch_states import takes_of
+from muster.pipeline.tables.epoch_states import SHARE, takes_of
 from muster.pipeline.tables.flapping import flapping
 from muster.pipeline.tables.generations import balance, generations, holders, ownership
 from muster.pipeline.tables.inferred_rebalances import epoch_rebalances, inferred, without_conversions
@@ -109,6 +109,11 @@ def _concluded(of: _Facts) -> DataFrame:
     return keep(concluded)
 
 
+def _with_single_owners(generations: DataFrame) -> DataFrame:
+    """The generations of groups in which a partition has one owner at a time: no share groups."""
+    return generations.where(F.coalesce("protocol_type", F.lit("")) != SHARE)
+
+
 def _changed(of: _Facts) -> DataFrame:
     epochs = of.inputs.epochs
     return of.since(changes(of["held by"], None if epochs is None else takes_of(epochs)), "time_ms")
@@ -129,7 +134,7 @@ _TABLES: Final[_Plans] = {
     "ownership": lambda of: ownership(of["held by"], of.inputs.epochs),
     "rebalances": _rebalances,
     "moves": lambda of: moves(of["changed"], of["rebalances"]),
-    "balance": lambda of: balance(of["generations"]),
+    "balance": lambda of: balance(_with_single_owners(of["generations"])),
     "regressions": lambda of: keep(regressions(of["walk"])),
     "skips": lambda of: keep(skips(of["walk"])),
     "silences": lambda of: keep(of.since(silences(of["walk"], of["memberships"], of.inputs.others), "until_ms")),
@@ -148,7 +153,7 @@ _STARTS: Final[_Plans] = {
     # with the commits this table is as long as the log, but most tables read it
     "walk": lambda of: keep(walk_of(of.inputs, of.fenced())),
     "concluded": _concluded,
-    "held by": lambda of: keep(holders(of["generations"])),
+    "held by": lambda of: keep(holders(_with_single_owners(of["generations"]))),
     "changed": _changed,
 }
 """The intermediate tables that several tables read."""

@@ -1,4 +1,4 @@
-"""The states of KIP-848 groups in the form of classic groups' states, so that both make the same tables.
+"""The states of KIP-848 groups and share groups in the form of classic groups' states. So all make the same tables.
 
 Spark gives the records of each group to `epochs.fold`, in the order of the log.
 """
@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
 
 from muster.pipeline.frames import DataFrame, F, from_arrow_type
-from muster.pipeline.infer.epoch_image import CLASSIC, PARTITION_METADATA, Hold, Record, State
+from muster.pipeline.infer.epoch_image import (
+    CLASSIC,
+    OF_SHARE_GROUPS,
+    PARTITION_METADATA,
+    SHARED_STATES,
+    Hold,
+    Record,
+    State,
+)
 from muster.pipeline.infer.epochs import fold
 from muster.pipeline.schema import (
     CLASSIC_GROUP,
@@ -26,23 +35,21 @@ from muster.pipeline.schema import (
 from muster.pipeline.tables import as_row, by_group, table
 from muster.pipeline.tables.schema import MEMBER_FACT, WHO
 
-SHARE_PARTITION_METADATA: Final = 15
-"""The key type of the record with the topics of a share group (ShareGroupStatePartitionMetadata)."""
 _PLACE: Final = "topic string, partition int"
 OWNER: Final = ("member_id", "instance_id", "client_id")
 """The columns of the owner that a partition had when it was committed."""
 _CHANGE: Final = pa.struct(
     columns(
         "before int, members_before int, joined strings, gone gone, resubscribed strings, topics_changed boolean, "
-        "is_conversion boolean",
+        "has_new_states boolean, is_conversion boolean",
         gone=structs("member member, at_ms long, heard_ms long, away_ms long, owes_ms long", member=MEMBER_FACT),
     )
 )
 EPOCHS: Final = pa.schema(
     columns(
-        "group string, log_partition int, log_offset long, at_ms long, is_tombstone boolean, generation int, "
-        "protocol string, state_timestamp_ms long, members members, owners owners, takes takes, change change, "
-        "holds holds",
+        "group string, log_partition int, log_offset long, at_ms long, is_tombstone boolean, protocol_type string, "
+        "generation int, protocol string, state_timestamp_ms long, members members, owners owners, takes takes, "
+        "change change, holds holds",
         members=pa.list_(MEMBER_FACT),
         owners=structs(f"{_PLACE}, from_offset long, member_id string"),
         takes=structs(f"{_PLACE}, at_ms long, paused_ms long"),
@@ -50,7 +57,7 @@ EPOCHS: Final = pa.schema(
         holds=structs(f"{_PLACE}, {WHO}, start_ms long, end_ms long, first_generation int, last_generation int"),
     )
 )
-"""A state of a KIP-848 group (`epoch_image.State`).
+"""A state of a KIP-848 group or of a share group (`epoch_image.State`). Its `protocol_type` is CONSUMER or SHARE.
 
 The column log_offset is the offset of the record of the state's epoch. The epoch began at state_timestamp_ms, and its
 rebalance ended at at_ms. `holds` has the holds that ended before. The last row of a group has null in `is_tombstone`:
@@ -58,12 +65,16 @@ it is no state, and has the remaining holds.
 """
 
 
+CONSUMER: Final = "consumer"
+SHARE: Final = "share"
+
+
 def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], Mapping[str, str]]) -> DataFrame | None:
-    """Rows of EPOCHS of a log that has `rows` rows of each kind. It is None if the log has no KIP-848 group.
+    """Rows of EPOCHS of a log that has `rows` rows of each kind. It is None if the log has no group with epochs.
 
     `listed`: gives the names of topics that the source itself knows. It is called only if the names are needed.
     """
-    if not rows.get(CONSUMER_GROUP):
+    if not rows.get(CONSUMER_GROUP) and not rows.get(SHARE_GROUP):
         return None
     return epoch_states(decoded, {**listed(), **topic_names(decoded)})
 
@@ -80,9 +91,7 @@ def topic_names(decoded: DataFrame) -> dict[str, str]:
     )
     listed = groups.select(F.explode(named["topics"]).alias("one")).select("one.topicId", "one.topicName")
     rows = commits.unionAll(listed)
-    states = table(decoded, SHARE_GROUP).where(
-        F.col("value_json").isNotNull() & (F.col("key_type") == SHARE_PARTITION_METADATA)
-    )
+    states = table(decoded, SHARE_GROUP).where(F.col("value_json").isNotNull() & (F.col("key_type") == SHARED_STATES))
     for field in ("initializingTopics", "initializedTopics"):
         shared = F.from_json("value_json", f"{field} array<struct<topicId string, topicName string>>")
         some = states.select(F.explode(shared[field]).alias("one"))
@@ -96,7 +105,7 @@ def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
     `names`: the names of topics by their ids. A topic without a name is called by its id.
     """
     wanted = ("group", "log_partition", "log_offset", "log_timestamp_ms", "key_type", "key_json", "value_json")
-    records = table(decoded, CONSUMER_GROUP).select(*wanted)
+    records = table(decoded, CONSUMER_GROUP).unionByName(table(decoded, SHARE_GROUP)).select(*wanted)
     # the records of a classic group that becomes a KIP-848 group end with a tombstone
     ends = table(decoded, CLASSIC_GROUP).where("is_tombstone").select(*wanted)
     known = dict(names)
@@ -106,15 +115,23 @@ def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
 
 def rows_of_group(group: str, rows: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Rows of EPOCHS of one group, made from its decoded records in the order of the log."""
+    for is_shared, some in groupby(rows, lambda row: row["key_type"] in OF_SHARE_GROUPS):
+        # a group id may be used again for a group of the other type
+        yield from _rows_of_type(group, some, names, is_shared=is_shared)
+
+
+def _rows_of_type(
+    group: str, rows: Iterable[Mapping[str, Any]], names: Mapping[str, str], *, is_shared: bool
+) -> Iterator[dict[str, Any]]:
     holds: list[dict[str, Any]] = []
-    place: dict[str, Any] = {"group": group}
+    place: dict[str, Any] = {"group": group, "protocol_type": SHARE if is_shared else CONSUMER}
 
     def records() -> Iterator[Record]:
         for row in rows:
             place["log_partition"] = row["log_partition"]
             yield record_of(row)
 
-    for one in fold(records(), names):
+    for one in fold(records(), names, is_shared=is_shared):
         if isinstance(one, State):
             yield {**place, **_state(one), "holds": holds}
             holds = []
@@ -131,7 +148,8 @@ def record_of(row: Mapping[str, Any]) -> Record:
     key = json.loads(row["key_json"])
     value = None if row["value_json"] is None else json.loads(row["value_json"])
     what = key.get("memberId") or key.get("regularExpression") or ""
-    return Record(row["log_offset"], row["log_timestamp_ms"], row["key_type"], what, value)
+    kind = OF_SHARE_GROUPS.get(row["key_type"], row["key_type"])
+    return Record(row["log_offset"], row["log_timestamp_ms"], kind, what, value)
 
 
 def _state(one: State) -> dict[str, Any]:
@@ -178,7 +196,7 @@ def states_of(epochs: DataFrame) -> DataFrame:
     )
     return epochs.where(F.col("is_tombstone").isNotNull()).select(
         *("group", "log_partition", "log_offset", "at_ms", "is_tombstone", "generation"),
-        F.when(~F.col("is_tombstone"), "consumer").alias("protocol_type"),
+        F.when(~F.col("is_tombstone"), F.col("protocol_type")).alias("protocol_type"),
         "protocol",
         nobody.alias("leader"),
         "state_timestamp_ms",

@@ -6,6 +6,8 @@ Then `infer.history` judges the generations of classic groups, and `infer.epoch_
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,6 +24,7 @@ from muster.pipeline.infer.start import last_life_ms
 from muster.pipeline.schema import PARTITIONS, columns, structs
 from muster.pipeline.tables import by_group
 from muster.pipeline.tables.commit_activity import activity
+from muster.pipeline.tables.epoch_states import SHARE
 from muster.pipeline.tables.inputs import HOLDER, Inputs, states
 from muster.pipeline.tables.schema import TABLES
 
@@ -216,13 +219,14 @@ def _deaths(one: Rebalance, began_ms: int) -> dict[str, Any]:
 
 
 def epoch_rebalances(epochs: DataFrame, states: DataFrame, walk: DataFrame) -> DataFrame:
-    """Rows of INFERRED_REBALANCE for KIP-848 groups. `epochs`: rows of EPOCHS. `states`: rows of `inputs.states`.
+    """Rows of INFERRED_REBALANCE for KIP-848 groups and share groups.
 
-    `walk`: rows of `commits.walked`, made from rows of `commits.placed`.
+    `epochs`: rows of EPOCHS. `states`: rows of `inputs.states`. `walk`: rows of `commits.walked`, made from rows of
+    `commits.placed`.
     """
     numbers = states.where("is_epoch").select("group", "log_offset", "state")
-    columns = ("group", "state", "is_tombstone", "generation", "state_timestamp_ms", "at_ms", "members", "change")
-    rows = epochs.join(numbers, ["group", "log_offset"]).select(*columns)
+    columns = ("group", "state", "is_tombstone", "protocol_type", "generation", "state_timestamp_ms", "at_ms")
+    rows = epochs.join(numbers, ["group", "log_offset"]).select(*columns, "members", "change")
     rows = rows.join(activity(walk), ["group", "state"], "left")
     return by_group(rows, "state", _infer_epochs, INFERRED_REBALANCE)
 
@@ -241,7 +245,11 @@ def without_conversions(inferred: DataFrame, states: DataFrame) -> DataFrame:
 
 
 def _infer_epochs(group: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    return (epoch_row(group, one) for one in raised(map(epoch_of, rows)))
+    for protocol_type, some in groupby(rows, itemgetter("protocol_type")):
+        for one in raised(map(epoch_of, some)):
+            found = epoch_row(group, one)
+            # other members of a share group have the same partitions
+            yield found if protocol_type != SHARE else found | {"silent_from_ms": None, "silent_partition_ms": None}
 
 
 def epoch_of(row: Mapping[str, Any]) -> Epoch | None:

@@ -19,6 +19,8 @@ from muster.pipeline.schema import DECODED, RAW
 from muster.pipeline.tables.build import build, unusable
 from muster.pipeline.tables.share_states import MADE, STATE_TOPIC, ShareInputs, share_tables
 from muster.pipeline.wanted import ALL, Wanted
+from muster.pipeline.whatif.job import what_if
+from muster.pipeline.whatif.settings import DEFAULT_GRID
 from muster.protocol.records import SHARE_STATE, encode_record
 from tests.coordinator.share_state.harness import StateHarness
 from tests.pipeline.engines import Engine, collected
@@ -35,10 +37,14 @@ def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return log_of_path(str(directory))
 
 
+OF_MEMBERS = ("generations", "memberships", "ownership", "rebalances", "moves", "balance")
+
+
 @pytest.fixture(scope="module")
 def tables(log: Log) -> dict[str, list[dict[str, Any]]]:
     with in_this_process():
-        return {name: rows.toArrow().to_pylist() for name, rows in build(inputs_of(log), MADE).items()}
+        found = build(inputs_of(log), (*MADE, *OF_MEMBERS))
+        return {name: rows.toArrow().to_pylist() for name, rows in found.items()}
 
 
 def only(rows: list[dict[str, Any]], group: str, *columns: str) -> list[tuple[Any, ...]]:
@@ -79,6 +85,35 @@ def test_the_progress_has_all_records(tables: dict[str, list[dict[str, Any]]]) -
     assert sum(row["ended"] for row in rows) == sum(
         row["records"] for row in tables["deliveries"] if row["group"] == "slow"
     )
+
+
+def test_members_epochs_and_causes_are_those_of_groups_with_epochs(tables: dict[str, list[dict[str, Any]]]) -> None:
+    mine = {name: [row for row in tables[name] if row["group"] == "slow"] for name in OF_MEMBERS}
+    assert {row["protocol_type"] for row in mine["generations"]} == {"share"}
+    assert sorted(row["client_id"] for row in mine["memberships"]) == ["slow-a", "slow-b"]
+    assert {row["end_cause"] for row in mine["memberships"]} == {"left"}
+    causes = [row["cause"] for row in sorted(mine["rebalances"], key=lambda row: row["generation"])]
+    # Kafka creates the states of the partitions in an epoch of their own
+    assert [one for one in causes if one != "partitions_ready"] == ["member_joined"] * 2 + ["member_left"] * 2
+    assert {row["silent_partition_ms"] for row in mine["rebalances"]} == {None}
+
+
+def test_members_own_a_partition_together(tables: dict[str, list[dict[str, Any]]]) -> None:
+    held = [row for row in tables["ownership"] if row["group"] == "slow"]
+    assert sorted((row["client_id"], row["topic"], row["partition"]) for row in held) == [
+        ("slow-a", "slow", 0), ("slow-b", "slow", 0),
+    ]  # fmt: skip
+    first, second = sorted(held, key=lambda row: row["start_ms"])
+    assert first["end_ms"] > second["start_ms"]
+    assert tables["moves"] == tables["balance"] == []  # nobody takes a partition away from another member
+
+
+def test_the_what_if_has_no_share_groups(log: Log) -> None:
+    with in_this_process():
+        inputs = inputs_of(log)
+        facts = build(inputs, ("memberships", "rebalances", "commits", "silences"))
+        found = what_if(inputs, DEFAULT_GRID, **facts)
+        assert [rows.toArrow().to_pylist() for rows in found.values()] == [[], [], []]
 
 
 def test_other_groups_and_times_are_left_out(log: Log) -> None:
