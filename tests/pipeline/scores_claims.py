@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.pipeline.scores_advice import worth
 from tests.pipeline.scores_episodes import Row, Truth, happenings, is_false
-from tests.pipeline.scores_seen import UNSEEN
+from tests.pipeline.scores_seen import SLEEP, UNSEEN
 
 HELP, LOOK, FINE = "help", "look", "fine"
 SLACK_MS: Final = 20_000
@@ -136,7 +136,7 @@ class Known:
 
     def _is_open(self, stall: Mapping[str, Any]) -> bool:
         """Whether nobody let the partition go."""
-        return not any(
+        return stall.get("how") != SLEEP and not any(
             line["what"] == "go" and line["at"] >= stall["until"] - SLACK_MS
             and int(line["line"].split()[1]) in stall["partitions"]
             for line in self.lines.get("act", ()) if line["group"] == stall["group"]

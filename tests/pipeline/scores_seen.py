@@ -23,6 +23,8 @@ LATE_MS: Final = 20_000
 """A script writes down the end of a stall at most this long after it has let the partition go."""
 SHOWN_MS: Final = 40_000
 """A stall that the log shows for a shorter time counts for nothing. While the broker is away, a log shows nothing."""
+SLEEP: Final = "sleep"
+"""How a stall is called that ends by itself: the member did not poll for some time."""
 UNSEEN: Final = "unseen"
 """What an incident is called that the log does not show: nobody knows whether the group is fine."""
 
@@ -55,6 +57,8 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
 
 def _until(line: Row, truth: Iterable[Row]) -> int:
     """When a stall ended: if nobody let the partition go, it lasted to the end of the log."""
+    if line.get("how") == SLEEP:
+        return int(line["until"])
     some = {str(one) for one in line.get("partitions", [line.get("partition")])}
     gone = any(
         one["kind"] == "act" and one["what"] == "go" and one["group"] == line["group"]

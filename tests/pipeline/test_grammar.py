@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import random
 
-from tests.pipeline.recording.grammar import FRANZ, FRANZ_FROM, MORE, SOMETIMES, TROUBLES, cast, needs_go
+from tests.pipeline.recording.grammar import (
+    FRANZ,
+    FRANZ_FROM,
+    LATEST,
+    LATEST_FROM,
+    MORE,
+    SARAMA,
+    SOMETIMES,
+    TROUBLES,
+    cast,
+    libraries_in_go,
+)
 from tests.pipeline.recording.record import options_of
 from tests.pipeline.recording.scripts import Part
 
@@ -42,8 +53,18 @@ def test_later_seeds_have_more_happenings_and_members_of_franz_go() -> None:
     of_franz = [part for part in parts if part.options.get("client") == FRANZ]
     assert of_franz
     assert all(part.options.get("protocol") != "consumer" for part in of_franz)
-    assert not any(map(needs_go, SEEDS))
-    assert any(map(needs_go, later))
+    assert not any(map(libraries_in_go, SEEDS))
+    assert any(map(libraries_in_go, later))
+
+
+def test_the_latest_seeds_have_what_only_looks_like_a_stall_and_members_of_sarama() -> None:
+    latest = range(LATEST_FROM, LATEST_FROM + 12)
+    parts = [part for seed in latest for part in cast(seed).parts]
+    assert {part.name for part in parts} >= {part.name for part in LATEST}
+    of_sarama = [part for part in parts if part.options.get("client") == SARAMA]
+    assert of_sarama
+    assert not {part.name for part in of_sarama} & {"skips", "skips-ahead", "rewinds", "slow-polls"}
+    assert {FRANZ, SARAMA} == {client for seed in latest for client in libraries_in_go(seed)}
 
 
 def test_all_libraries_are_drawn_and_consumer_groups_only_with_those_that_have_them() -> None:

@@ -58,14 +58,16 @@ class Stage:
 
     bootstrap: str
     class_path: str
-    franz: str
-    """The program of a franz-go member; "" if nobody needs it."""
+    programs: Mapping[str, str]
+    """The programs of the members by libraries in Go that are needed."""
     journal: Journal
     truth: Journal
     errors: Any
     admin: AdminClient
-    quiet: set[str] = field(default_factory=set)
-    """Topics that get no records at the moment."""
+    quiet: set[str | tuple[str, int]] = field(default_factory=set)
+    """Topics, or partitions, that get no records at the moment."""
+    late: set[str] = field(default_factory=set)
+    """Topics whose records producers keep at the moment, and send later."""
     topics: dict[str, int] = field(default_factory=dict)
     """All topics, with their partitions."""
     load: dict[str, int] = field(default_factory=dict)
@@ -85,10 +87,14 @@ def compiled(directory: Path) -> str:
     return f"{directory}:{jars}/*"
 
 
-def built(directory: Path) -> str:
-    """The program of the franz-go member, which is built into `directory`. It needs Go."""
-    program = directory / "franz-member"
-    subprocess.run(["go", "build", "-o", program, "."], check=True, cwd=Path(__file__).with_name("franz"))
+GO: Final = {"franz-go": "franz", "sarama": "sarama"}
+"""The libraries in Go, and the folders of their members."""
+
+
+def built(directory: Path, client: str) -> str:
+    """The program of a member by a library in Go, which is built into `directory`."""
+    program = directory / f"{GO[client]}-member"
+    subprocess.run(["go", "build", "-o", program, "."], check=True, cwd=Path(__file__).with_name(GO[client]))
     return str(program)
 
 
@@ -122,8 +128,8 @@ class Process:
         self.note("starts")
         if self.settings.client == "java":
             self._start_java()
-        elif self.settings.client == "franz-go":
-            self._start_program([self.stage.franz, json.dumps(self.settings._asdict())])
+        elif self.settings.client in GO:
+            self._start_program([self.stage.programs[self.settings.client], json.dumps(self.settings._asdict())])
         else:
             self._start_python()
 
@@ -434,13 +440,18 @@ def writing(bootstrap: str, name: str) -> Producer:
 def feed(stage: Stage, topics: Mapping[str, int], chance: random.Random, over: threading.Event) -> None:
     """Write some records to each partition every second, until `over` is set."""
     producer = Producer({"bootstrap.servers": stage.bootstrap, "linger.ms": 50, "log_level": 2})
+    kept: list[tuple[str, int, int]] = []
     while not over.wait(1.0):
+        at_ms = now_ms()
         for topic, count in list(topics.items()):
-            if topic in stage.quiet:
-                continue
             for partition in range(count):
-                for _ in range(chance.randrange(1, 9) * stage.load.get(topic, 1)):
-                    with suppress(KafkaException, BufferError):
-                        producer.produce(topic, b"x" * 8, partition=partition)
+                if topic in stage.quiet or (topic, partition) in stage.quiet:
+                    continue
+                kept += [(topic, partition, at_ms)] * (chance.randrange(1, 9) * stage.load.get(topic, 1))
+        for topic, partition, time_ms in kept:
+            if topic not in stage.late:
+                with suppress(KafkaException, BufferError):
+                    producer.produce(topic, b"x" * 8, partition=partition, timestamp=time_ms)
+        kept = [one for one in kept if one[0] in stage.late]
         producer.poll(0)
     producer.flush(5)

@@ -7,8 +7,9 @@ from __future__ import annotations
 import random
 from typing import Final, NamedTuple
 
-from tests.pipeline.recording import scripts
+from tests.pipeline.recording import scripts, scripts_still
 from tests.pipeline.recording import scripts_drawn as drawn
+from tests.pipeline.recording.cast import GO
 from tests.pipeline.recording.scripts import Part
 
 _SHORT: Final = {"session_ms": (6_000, 10_000)}
@@ -50,9 +51,28 @@ MORE: Final = (
     Part("goes-quiet", drawn.goes_quiet),
 )
 """Happenings that only recordings from FRANZ_FROM on have."""
+_THREADED: Final = ("java", "confluent", "kafka-python", "franz-go", "sarama")
+"""Libraries that send heartbeats while the application does not poll."""
+LATEST: Final = (
+    Part("writes-late", scripts_still.writes_late),
+    Part("hangs", scripts_still.hangs, {"client": _THREADED}),
+    Part("one-quiet", scripts_still.one_quiet),
+    Part("rescheduled", scripts_still.rescheduled, _SHORT),
+    Part("goes-silent", scripts_still.goes_silent),
+    Part("twice", scripts.two_applications, {"client": "confluent", "commits": "hand", "protocol": "classic"}),
+    Part("grows", scripts_still.grows, {"metadata_ms": 10_000}),
+    Part("rewinds", scripts.rewinder, {"commits": "hand", "client": ("java", "confluent", "kafka-python", "aiokafka")}),
+)
+"""Happenings that only recordings from LATEST_FROM on have."""
 FRANZ_FROM: Final = 41
 """From this seed on, members of franz-go play too, and the deck has MORE."""
+LATEST_FROM: Final = 67
+"""From this seed on, members of Sarama play too, and each recording has EACH_LATEST of LATEST."""
+EACH_LATEST: Final = 3
 FRANZ: Final = "franz-go"
+SARAMA: Final = "sarama"
+SARAMA_SHARE: Final = 0.3
+"""This share of the classic groups has members of Sarama."""
 FRANZ_SHARE: Final = 0.3
 """This share of the classic groups has members of franz-go."""
 EACH: Final = 5
@@ -82,17 +102,22 @@ def cast(seed: int) -> Cast:
     random.Random(f"deck:{seed * EACH // len(deck)}").shuffle(deck)
     first = seed * EACH % len(deck)
     some = [deck[(first + number) % len(deck)] for number in range(EACH)]
+    if seed >= LATEST_FROM:
+        latest = (seed - LATEST_FROM) * EACH_LATEST
+        some[EACH_LATEST:] = [LATEST[(latest + number) % len(LATEST)] for number in range(EACH_LATEST)]
     parts = tuple(_with_settings(part, chance) for part in (*ALWAYS, *some))
     if is_more:
         parts = tuple(_with_franz(part, random.Random(f"{FRANZ}:{seed}:{part.name}")) for part in parts)
+    if seed >= LATEST_FROM:
+        parts = tuple(_with_sarama(part, random.Random(f"{SARAMA}:{seed}:{part.name}")) for part in parts)
     return Cast(parts, TROUBLES[seed % len(TROUBLES)], chance.uniform(45, 80))
 
 
 def _with_settings(part: Part, chance: random.Random) -> Part:
     options = dict(part.options)
     if chance.random() < EPOCHS_SHARE and "max_poll_ms" not in options:
-        options["protocol"] = "consumer"
-        if options.get("client"):
+        options.setdefault("protocol", "consumer")
+        if options.get("client") and options["protocol"] == "consumer":
             options["client"] = ("java", "confluent")
     if "commit_ms" not in options and chance.random() < RARE_SHARE:
         options["commit_ms"] = (15_000, 25_000)
@@ -108,6 +133,16 @@ def _with_franz(part: Part, chance: random.Random) -> Part:
     return Part(part.name, part.play, {**options, "client": FRANZ})
 
 
-def needs_go(seed: int) -> bool:
-    """Whether a member of franz-go may play in the recording with this number."""
-    return any(FRANZ in part.options.get("client", ()) for part in cast(seed).parts)
+def _with_sarama(part: Part, chance: random.Random) -> Part:
+    """Sarama has neither KIP-848 groups, nor a limit between two polls, nor seeks (by hand, some scripts seek)."""
+    options = part.options
+    is_able = options.get("protocol") != "consumer" and not {"max_poll_ms", "client", "commits"} & {*options}
+    if not is_able or chance.random() >= SARAMA_SHARE:
+        return part
+    return Part(part.name, part.play, {**options, "client": SARAMA})
+
+
+def libraries_in_go(seed: int) -> list[str]:
+    """The libraries in Go by which a member may play in the recording with this number."""
+    wanted = [part.options.get("client", ()) for part in cast(seed).parts]
+    return [client for client in GO if any(client == one or client in one for one in wanted)]

@@ -26,7 +26,7 @@ from typing import Any, Final
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # it is there
 
 from tests.pipeline.recording.cast import FORKS, Group, Journal, Stage, built, compiled, feed, make_topics, now_ms
-from tests.pipeline.recording.grammar import Cast, needs_go
+from tests.pipeline.recording.grammar import Cast, libraries_in_go
 from tests.pipeline.recording.grammar import cast as drawn
 from tests.pipeline.recording.scripts import CAST, Part, together
 from tests.pipeline.recording.scripts_epochs import EPOCH_CAST, mixed, upgraded
@@ -237,9 +237,10 @@ def main() -> None:
             (directory / "members.log").open("w") as errors,
         ):
             admin = AdminClient({"bootstrap.servers": server.bootstrap})
-            franz = built(directory) if options.cast == DRAWN and needs_go(options.seed) else ""
+            needed = libraries_in_go(options.seed) if options.cast == DRAWN else ()
+            programs = {client: built(directory, client) for client in needed}
             journals = Journal(journal), Journal(script)
-            stage = Stage(server.bootstrap, compiled(directory), franz, *journals, errors, admin)
+            stage = Stage(server.bootstrap, compiled(directory), programs, *journals, errors, admin)
             cast: list[Group] = []
             try:
                 play(server, stage, options, cast)

@@ -18,7 +18,7 @@ Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
 * `regression`: one incident: `group`, `cause` (`rewind`, `reset`, `second_application`; null: nobody meant it), `by`
   (client id), `from`, `until`, `partitions` (topic and number), `commits` (how many went back).
 * `stall`: `group`, `topic`, `partitions`, `from`, `until`, `how` (`stick`: the same offset is committed again and
-  again; `pause`: no commits).
+  again; `pause`: no commits; `sleep`: the member does not poll, and goes on by itself).
 * `no_stall`: `group`, `why`: what may look like a stall and is none.
 * `silence`: `from`, `until`, `how` (`away`, `away-frozen`): the broker was away.
 * `incident`: `group`, `what`, `from`, `until`, and `members` (client ids) or none. `what`: `too_slow` (`read_per_s`,
