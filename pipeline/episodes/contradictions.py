@@ -87,11 +87,19 @@ def _owner_is_behind(claim: Claim, facts: Facts) -> bool:
 def _waits(stall: Stall, facts: Facts) -> bool:
     if facts.end_ms - stall.end_ms(facts.end_ms) > limits.RETURN_MS:
         return False  # the lag at the end of the log says nothing about it
-    recent_ms = facts.end_ms - limits.MINUTE
+    recent_ms = _recent_ms(facts)
     still = {one.place for one in facts.stalled if one.until_ms is None or one.until_ms >= recent_ms}
     others = [one for one in facts.lags if one.owner == stall.owner and (one.topic, one.partition) not in still]
     busy = [one.lag or 0 for one in others if one.at_ms > recent_ms]
     return bool(stall.owner and stall.lag and busy) and limits.FAR_SHARE * max(busy) >= (stall.lag or 0)
+
+
+def _recent_ms(facts: Facts) -> int:
+    """A minute before the end of the log. A silence that touches this minute does not count."""
+    recent_ms = facts.end_ms - limits.MINUTE
+    for from_ms, until_ms in sorted(facts.silences, reverse=True):
+        recent_ms -= until_ms - from_ms if until_ms >= recent_ms else 0
+    return recent_ms
 
 
 def _is_in_silence(claim: Claim, facts: Facts) -> bool:

@@ -171,7 +171,7 @@ class History:
         if one.gone is None:
             return False
         if (silence := self._silence_before(one)) is not None:
-            return not self._is_alone(self.stays[one.gone], silence)
+            return not self._is_alone(one, silence)
         if (lost_ms := self.stays[one.gone].lost_ms) is None:
             return False
         times = [lost_ms]
@@ -203,15 +203,20 @@ class History:
     def silence_of(self, one: Change) -> Silence | None:
         """The silence that ended the stay of a member, or None."""
         silence = self._silence_before(one)
-        is_alone = silence is not None and one.gone is not None and self._is_alone(self.stays[one.gone], silence)
+        is_alone = silence is not None and self._is_alone(one, silence)
         return None if is_alone else silence
 
-    def _is_alone(self, stay: Stay, silence: Silence) -> bool:
+    def _is_alone(self, one: Change, silence: Silence) -> bool:
         """Was the member perhaps lost for its own reason soon after a silence, since most of its group outlived it?
 
-        After a silence a session begins anew. So a member that was lost at once was lost because of the silence.
+        After a silence a session begins anew. So a member that was lost at once was lost because of the silence. So was
+        a member that was lost when the new session ended, and that is back.
         """
-        if stay.start_ms > silence.from_ms or (stay.end_ms or 0) - silence.until_ms < limits.LATE_MS:
+        stay = self.stays[one.gone or 0]
+        late_ms = (stay.end_ms or 0) - silence.until_ms
+        if stay.start_ms > silence.from_ms or late_ms < limits.LATE_MS:
+            return False
+        if one.came is not None and late_ms <= (stay.session_ms or EPOCH_SESSION_MS) + limits.MOMENT_MS:
             return False
         late_ms = silence.until_ms + limits.BACK_MS + (stay.session_ms or EPOCH_SESSION_MS)
         ends = [one.end_ms for one in self.stays if one.start_ms <= silence.from_ms <= (one.end_ms or late_ms)]

@@ -34,15 +34,23 @@ class Silence(NamedTuple):
     from_ms: int
     """The last sign of life before the silence."""
     until_ms: int
-    """The first sign of life after the silence."""
+    """The first sign of life after the silence, or the end of the log."""
     groups: int
-    """The number of groups that gave a sign of life shortly before and shortly after the silence."""
+    """The number of groups that gave a sign of life shortly before and shortly after the silence.
+
+    If the log ends with the silence, or soon after it, this counts the groups before it.
+    """
 
 
-def silences(signs: Iterable[Collection[int]]) -> list[Silence]:
-    """All silences, in the order of time. `signs`: the times of the signs of life of each group, in any order."""
+def silences(signs: Iterable[Collection[int]], end_ms: int = 0) -> list[Silence]:
+    """All silences, in the order of time. `signs`: the times of the signs of life of each group, in any order.
+
+    `end_ms`: the end of the log, if it is later than all signs. A silence may last to the end of the log. If the log
+    ends soon after a silence, the first group that is back shows the end of the silence.
+    """
     coded = sorted({ms << _GROUP_BITS | number for number, times in enumerate(signs) for ms in times})
     gaps = [at for at, (one, after) in enumerate(pairwise(coded)) if _ms(after) - _ms(one) >= limits.SILENCE_MS]
+    end_ms = max(end_ms, _ms(coded[-1]) if coded else 0)
     found: list[Silence] = []
     last = -1
     for first in gaps:
@@ -55,13 +63,26 @@ def silences(signs: Iterable[Collection[int]]) -> list[Silence]:
         after = _groups(coded, range(first + 1, len(coded)), until_ms, near_ms)
         common = len(before & after)
         if common < limits.AT_ONCE:
-            continue
+            # if the log ends soon, the other groups had no time to come back
+            if end_ms >= until_ms + limits.BACK_MS // 2 or len(before) < limits.AT_ONCE or not common:
+                continue
+            common = len(before)
         last = _last_gap(coded, gaps, first, least_ms)
         lasted_ms = _ms(coded[last + 1]) - from_ms
         # at the start of a log, nothing shows how long the cluster is usually silent
         if lasted_ms >= limits.MINUTE or len(_steps(coded, first)) >= _FEW:
             found.append(Silence(from_ms, from_ms + lasted_ms, common))
-    return found
+    return [*found, *_to_the_end(coded, end_ms)]
+
+
+def _to_the_end(coded: Sequence[int], end_ms: int) -> list[Silence]:
+    """The silence with which the log ends, if there is one. Records in topics show that the log goes on."""
+    if not coded or end_ms - _ms(coded[-1]) < max(limits.MINUTE, _unusual_ms(coded, len(coded) - 1)):
+        return []
+    from_ms = _ms(coded[-1])
+    near_ms = min(end_ms - from_ms, _NEAR_MS)
+    before = _groups(coded, range(len(coded) - 1, -1, -1), from_ms, near_ms)
+    return [Silence(from_ms, end_ms, len(before))] if len(before) >= limits.AT_ONCE else []
 
 
 def _ms(code: int) -> int:

@@ -217,7 +217,7 @@ _TITLES: Final[Mapping[str, tuple[str, ...]]] = {
     model.SLOW: ("time that a slow poller was put out", "times that slow pollers were put out"),
     model.STOP: ("whole stop",),
     model.DIED: ("loss of members", "losses of members"),
-    model.RESTART: ("restart",),
+    model.RESTART: ("absence of a member", "absences of members"),
     model.SUBSCRIPTION: ("change of subscriptions", "changes of subscriptions"),
     model.GROWTH: ("change of partitions", "changes of partitions"),
     model.OTHER: ("other rebalance",),
@@ -324,6 +324,10 @@ def _plainly(clause: _Clause) -> str:
     times = sum(one.times for one in clause.some)
     if clause.kind == model.RESTART and times >= limits.LOOPS:
         return f"{clause.names} left and came back {plural(times, 'time')}"
+    if clause.kind == model.RESTART:
+        lost = f" or {_was(clause)} lost" if any(one.is_unsure for one in clause.some) else ""
+        then = "came back" if all(one.same for one in clause.some) else "another member joined"
+        return f"{clause.names} left{lost} and {then}"
     if clause.kind in _DID:
         lost = f" or {_was(clause)} lost" if any(one.is_unsure for one in clause.some) else ""
         return f"{clause.names} {_DID[clause.kind]}{lost}"

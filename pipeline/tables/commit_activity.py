@@ -86,11 +86,13 @@ def active(commits: CommitRows) -> pa.StructArray:
     )
 
 
-SEEN: Final = pa.schema([*columns("group string, first_ms long, last_ms long"), ("times_ms", pa.list_(pa.int64()))])
+SEEN: Final = pa.schema(
+    [*columns("group string, first_ms long, last_ms long, until_ms long"), ("times_ms", pa.list_(pa.int64()))]
+)
 """The first and the last time at which a group committed, or at which its offsets were deleted.
 
-Also the first commit in each step of STEP_MS, and each commit after which SILENCE_MS without a commit follow. A group
-may have several rows.
+Also the end of the log (`until_ms`), the first commit in each step of STEP_MS, and each commit after which SILENCE_MS
+without a commit follow. A group may have several rows.
 """
 HEARD: Final = pa.schema(columns("group string, member_id string, generation int, heard_ms long"))
 """The last commit of a member in a generation, or one of its last commits. A member may have several rows."""
@@ -108,7 +110,8 @@ def seen(commits: CommitRows) -> pa.StructArray:
     bounds = np.append(np.searchsorted(kept, each.starts), len(kept)).astype(np.int32)
     times = pa.ListArray.from_arrays(pa.array(bounds), pa.array(time_ms[kept]))
     starts = each.starts
-    arrays = [group.at(starts).array(), pa.array(time_ms[starts]), pa.array(time_ms[each.last[starts]]), times]
+    until = pa.array([commits.known_until_ms] * len(starts), pa.int64())
+    arrays = [group.at(starts).array(), pa.array(time_ms[starts]), pa.array(time_ms[each.last[starts]]), until, times]
     return pa.StructArray.from_arrays(arrays, fields=list(SEEN))
 
 

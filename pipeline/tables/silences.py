@@ -24,19 +24,26 @@ def silences(walk: DataFrame, memberships: DataFrame, others: DataFrame | None =
 
     `others`: rows OTHER_COMMIT; None: all groups are wanted.
     """
+    rows = unpacked(walk, "seen", SEEN).select("group", "until_ms", "times_ms")
     joins = memberships.where("start_ms is not null").select("group", F.array("start_ms").alias("times_ms"))
-    rows = unpacked(walk, "seen", SEEN).select("group", "times_ms").unionByName(joins)
+    rows = rows.unionByName(joins, allowMissingColumns=True)
     if others is not None:
-        rows = rows.unionByName(others.select("group", F.array("log_timestamp_ms").alias("times_ms")))
+        committed = others.select("group", F.array("log_timestamp_ms").alias("times_ms"))
+        rows = rows.unionByName(committed, allowMissingColumns=True)
     # now all rows of a group are together, and the groups are read one after the other
     in_order = rows.repartition(1).sortWithinPartitions("group")
     return in_order.mapInArrow(_silences, from_arrow_schema(TABLES["silences"]))
 
 
 def _silences(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    groups = groupby(rows_of(batches), itemgetter("group"))
-    found = silences_of([ms for row in rows for ms in row["times_ms"]] for _, rows in groups)
-    return batches_of(map(as_row, found), TABLES["silences"])
+    ends = [0]
+    signs = []
+    for _, rows in groupby(rows_of(batches), itemgetter("group")):
+        signs.append(times := list[int]())
+        for row in rows:
+            times += row["times_ms"]
+            ends.append(row["until_ms"] or 0)
+    return batches_of(map(as_row, silences_of(signs, max(ends))), TABLES["silences"])
 
 
 def listed(silences: DataFrame) -> DataFrame:

@@ -82,7 +82,7 @@ def _stall(
         times = _while_owned(one, owned.get((one["topic"], one["partition"]), ()))
         if times is None:
             return None
-        one = {**one, "from_ms": times[0], "to_ms": times[1]}
+        one = {**one, "from_ms": times[0], "to_ms": times[1], "had_ms": times[2]}
     repeats = one["run_commits"] >= AGAIN_COMMITS
     wanted_ms = SURELY_MS if continues else REPEATS_MS if repeats else None
     if not is_long(one, wanted_ms, silences) or not _is_unread(one) or _waits(one, member_commits, silences):
@@ -115,20 +115,21 @@ def _waits(one: Row, member_commits: Mapping[str | None, Sequence[Progress]], si
     about as long as this partition. A consumer that fails in one partition reads the others to their ends. Sometimes
     producers send records late, with their old times, as after a silence. Then no member makes steady progress.
     """
-    length_ms: int = one["to_ms"] - one["from_ms"]
-    since_ms, until_ms = one["from_ms"] + length_ms // 2, one["to_ms"] - _AT_ONCE_MS
+    from_ms, to_ms = one["from_ms"], one["to_ms"]
+    length_ms: int = to_ms - from_ms - silent_ms(silences, from_ms, to_ms)
+    since_ms, until_ms = from_ms + (to_ms - from_ms) // 2, to_ms - _AT_ONCE_MS
+    after = [each for each in silences if from_ms < each.until_ms + BACK_MS and each.until_ms < to_ms]
+    late = [each for each in after if to_ms <= each.until_ms + BACK_MS + _DELIVERY_MS]
+    for each in late:
+        if each.from_ms - from_ms >= STILL_MS:  # the partition stood still before the silence
+            since_ms, until_ms = (from_ms + each.from_ms) // 2, each.from_ms
+        else:
+            since_ms = max(since_ms, each.until_ms + BACK_MS)
     own = _within(member_commits.get(one["member_id"], ()), since_ms, until_ms)
     if own and median(ms for _, ms in own) >= _IN_TURN_SHARE * length_ms:
         return True
-    after = [each for each in silences if one["from_ms"] < each.until_ms + BACK_MS and each.until_ms < one["to_ms"]]
-    late = [each for each in after if one["to_ms"] <= each.until_ms + BACK_MS + _DELIVERY_MS]
     if not late and length_ms >= BACK_MS + _DELIVERY_MS:
         return False
-    for each in late:
-        if each.from_ms - one["from_ms"] >= STILL_MS:  # the partition stood still before the silence
-            since_ms, until_ms = (one["from_ms"] + each.from_ms) // 2, each.from_ms
-        else:
-            since_ms = max(since_ms, each.until_ms + BACK_MS)
     every = [_within(some, since_ms, until_ms) for some in member_commits.values()]
     spans = {at_ms // SPAN_MS for some in every for at_ms, _ in some}
     is_steady = bool(spans) and 2 * SPAN_MS * len(spans) >= until_ms - since_ms
@@ -140,25 +141,26 @@ def _within(progress: Sequence[Progress], from_ms: int, to_ms: int) -> Sequence[
     return progress[bisect_left(progress, (from_ms, 0)) : bisect_left(progress, (to_ms, 0))]
 
 
-def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int] | None:
-    """The longest part of the time in which the partition had an owner. None: this part is too short.
+def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int, int | None] | None:
+    """The longest part of the time in which the partition had an owner, and since when the owner has the partition.
 
-    For groups that never had members, it is the whole time.
+    None: this part is too short. For groups that never had members, it is the whole time.
     """
-    from_ms, to_ms = one["from_ms"], one["to_ms"]
+    from_ms, to_ms, had_ms = one["from_ms"], one["to_ms"], None
     if one["generation"] is not None:
         # of equally long parts the later one counts; and of two such parts, one that is over counts
         best: tuple[int, int, bool, int] | None = None
-        for had_ms, gave_ms in owned:
-            if had_ms is None or had_ms >= to_ms or (to_ms if gave_ms is None else gave_ms) <= from_ms:
+        for since_ms, gave_ms in owned:
+            if since_ms is None or since_ms >= to_ms or (to_ms if gave_ms is None else gave_ms) <= from_ms:
                 continue
             until_ms = to_ms if gave_ms is None else gave_ms
-            found = (min(until_ms, to_ms) - max(had_ms, from_ms), had_ms, gave_ms is not None, until_ms)
+            found = (min(until_ms, to_ms) - max(since_ms, from_ms), since_ms, gave_ms is not None, until_ms)
             best = found if best is None else max(best, found)
         if best is None:
             return None
-        from_ms, to_ms = max(from_ms, best[1]), min(to_ms, best[3])
-    return (from_ms, to_ms) if to_ms - from_ms >= STILL_MS else None
+        had_ms = best[1]
+        from_ms, to_ms = max(from_ms, had_ms), min(to_ms, best[3])
+    return (from_ms, to_ms, had_ms) if to_ms - from_ms >= STILL_MS else None
 
 
 def is_long(one: Row, wanted_ms: int | None, silences: Sequence[Silence] = ()) -> bool:
@@ -185,9 +187,13 @@ def is_long(one: Row, wanted_ms: int | None, silences: Sequence[Silence] = ()) -
 def _back_ms(one: Row, until_ms: int) -> int:
     """When a group was back after a silence. It needs some time until all members are back.
 
-    An owner that commits again and again is back when it does so after the silence.
+    An owner that got the partition after the silence is back. An owner that commits again and again is back when it
+    does so after the silence.
     """
     usual_ms = until_ms + BACK_MS
+    had_ms = one.get("had_ms")
+    if had_ms is not None and had_ms >= until_ms:
+        usual_ms = min(usual_ms, had_ms)
     if one["run_commits"] < AGAIN_COMMITS:
         return usual_ms
     if one["run_ms"] > until_ms:

@@ -325,6 +325,27 @@ def _did(said: Said, who: str, known: Known) -> bool:
     return any(line["at"] > min(gone) for line in known.acts(said, who, "starts")) if gone else False
 
 
+def _absent(said: Said, known: Known) -> str | None:
+    """A member left and came back: the script made it so, or the broker saw both."""
+    if said.who and all(_left(said, who, known) and known.came(said, who) for who in said.who):
+        return None
+    return _done(said, known)
+
+
+def _left(said: Said, who: str, known: Known) -> bool:
+    gone = [
+        line for line in known.rebalances
+        if line["group"] == said.group and (who in line.get("left", ()) or who in _trigger(line))
+        and known.near(said, [{"from": line["acted"], "until": line["settled"]}])
+    ]  # fmt: skip
+    return bool(gone) or known.was_lost(said, who)
+
+
+def _trigger(line: Mapping[str, Any]) -> list[str]:
+    """The member whose departure the broker gave as the cause of a rebalance."""
+    return [line["trigger"]["client_id"]] if line["cause"] == "member_left" and line["trigger"] else []
+
+
 def _unstable(said: Said, known: Known) -> str | None:
     few = sum(line["group"] == said.group for line in known.rebalances) < MANY
     return "it has few rebalances" if few else None
@@ -345,7 +366,7 @@ JUDGES: Final[Mapping[str, Judge]] = {
     TOO_SLOW: _incident("too_slow", *_ALSO_SLOW), TWO_TOPICS: _incident("two_topics", UNSEEN),
     SKIPPED: _incident("skip"), POISON: _incident("poison"), "fine": _fine, "unstable": _unstable,
     **dict.fromkeys(_CAUSES, _regressed),
-    **dict.fromkeys(("rolling_restart", "overlapped_deploy", "scale_out", "scale_in", "restart"), _done),
+    **dict.fromkeys(("rolling_restart", "overlapped_deploy", "scale_out", "scale_in"), _done), "restart": _absent,
 }  # fmt: skip
 """How a claim of a rule is judged. Claims of other rules are not judged."""
 

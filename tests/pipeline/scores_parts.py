@@ -153,6 +153,8 @@ def _cause(was: Mapping[str, Any], row: Mapping[str, Any]) -> str:
 def _times(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Figure]:
     starts, lengths, inside, lasts, outside, wide = [], [], [], [], [], []
     for was, row in both:
+        if row["start_ms"] is None:
+            continue
         starts.append(abs(row["start_ms"] - was["acted"]))
         true_ms = max(was["settled"] - was["acted"], 1)
         lengths.append(100 * abs(row["took_ms"] - true_ms) / true_ms)
@@ -180,7 +182,7 @@ def _times(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[
 
 
 def _sum(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], *, reported: bool) -> int:
-    return max(sum(row["took_ms"] if reported else was["settled"] - was["acted"] for was, row in both), 1)
+    return max(sum((row["took_ms"] or 0) if reported else was["settled"] - was["acted"] for was, row in both), 1)
 
 
 def _deaths(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Figure]:

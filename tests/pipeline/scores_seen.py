@@ -36,7 +36,9 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
     shows the same if it reads them.
     """
     found = []
-    silences = [(line["from"], line["until"]) for line in truth if line["kind"] == "silence"]
+    silences = list[tuple[int, int]]()
+    for since, until in sorted((line["from"], line["until"]) for line in truth if line["kind"] == "silence"):
+        silences.append((max([since, *(one[1] for one in silences)]), until))  # one silence may lie in another one
     for line in map(dict, truth):
         is_stuck = line["kind"] == "stall" or (line["kind"] == "incident" and line["what"] == "poison")
         if is_stuck and _shown_ms(line, _until(line, truth), silences) < SHOWN_MS:
@@ -70,7 +72,8 @@ def _until(line: Row, truth: Iterable[Row]) -> int:
 
 def _shown_ms(line: Row, until_ms: int, silences: Iterable[tuple[int, int]]) -> int:
     """How long a stall lasted while the broker was there, and the group was whole again."""
-    away_ms = sum(max(min(until + BACK_MS, until_ms) - max(since, line["from"]), 0) for since, until in silences)
+    away_ms = sum(max(min(until + BACK_MS, until_ms) - max(since, line["from"]), 0) for since, until in silences
+                  if until > since)  # fmt: skip
     return until_ms - int(line["from"]) - away_ms
 
 

@@ -60,6 +60,25 @@ def test_other_groups_after_a_silence_do_not_count() -> None:
     assert silences(_signs(before, before, before, after, after, after)) == []
 
 
+def test_if_the_log_ends_soon_after_a_silence_one_group_that_is_back_is_enough() -> None:
+    def back(until_s: float) -> list[Silence]:
+        before = _every(5, 0, 600)
+        return silences(_signs([*before, *_every(5, 720, until_s)], before, before, before))
+
+    assert back(740) == [Silence(_ms(600), _ms(720), 4)]
+    assert back(755) == []  # the other groups had enough time
+    before, other = _every(5, 0, 600), _every(5, 720, 740)
+    assert silences(_signs(before, before, before, other)) == []
+
+
+def test_a_silence_may_last_to_the_end_of_the_log() -> None:
+    groups = _signs(_every(5, 0, 600), _every(5, 1, 600), _every(5, 2, 600))
+    assert silences(groups, _ms(720)) == [Silence(_ms(600), _ms(720), 3)]
+    assert silences(groups, _ms(640)) == []
+    assert silences(groups[:2], _ms(720)) == []
+    assert silences([], _ms(720)) == []
+
+
 def test_the_first_group_that_is_back_does_not_divide_a_silence() -> None:
     first = [*_every(2, 0, 600), 720, 722, *_every(2, 740, 1_500)]
     found = silences(_signs(first, *(_around(2, 140, shift_s=shift) for shift in (0.5, 1, 1.5))))

@@ -46,7 +46,7 @@ def test_intended_changes_are_no_trouble_but_have_a_cost() -> None:
 def test_the_verdict_is_in_plain_words() -> None:
     group = Group("a", "b").restarts(1_000, "a").rebalances_for(2_000, "subscription_changed", "b")
     sentences = [verdict.describe(one, ms(HOUR_S)) for one in group.episodes()[1:]]
-    assert sentences[0].startswith("restart of a: 2 rebalances")
+    assert sentences[0].startswith("a left and came back: 2 rebalances")
     assert sentences[1].startswith("change of subscriptions by b: 1 rebalance")
 
 

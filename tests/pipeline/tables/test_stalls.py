@@ -329,6 +329,15 @@ def test_an_owner_that_commits_after_a_silence_is_back(run_ms: int, status: list
     assert _found(away, run_ms=run_ms, run_commits=14, to_ms=1_070_000) == status
 
 
+@pytest.mark.parametrize(("had_ms", "status"), [(1_002_000, ["STOP"]), (950_000, [])])
+def test_an_owner_that_got_its_partitions_after_a_silence_is_back(had_ms: int, status: list[str]) -> None:
+    """It commits nothing for 110 s. An owner from before the silence perhaps needs some time until it is back."""
+    away = [Silence(900_000, 999_000, 5)]
+    one = _CANDIDATE | {"to_ms": 1_114_000, "from_ms": 998_000, "run_ms": 998_000}
+    found = stalls_of([], [one], _OTHER, {("t", 0): [(had_ms, None)]}, away)
+    assert [each["status"] for each in found] == status
+
+
 @pytest.mark.parametrize(("first_ms", "status"), [(1_060_000, ["STALL"]), (1_120_000, [])])
 def test_an_owner_that_commits_an_offset_before_and_after_a_silence_is_back(first_ms: int, status: list[str]) -> None:
     """It does so from 20 s before the silence to 90 s after it. `first_ms`: the first of its last ten commits."""
@@ -342,6 +351,14 @@ def test_a_partition_that_waits_for_its_turn_does_not_stall(old_ms: int, status:
     """For 150 s, its owner reads another partition: up to its end, or records that are as old, too."""
     progress = [(1_000_000 + at, old_ms) for at in range(5_000, 150_000, 5_000)]
     assert [one["status"] for one in stalls_of([], [_CANDIDATE], {"m": progress}, None)] == status
+
+
+def test_a_silence_does_not_make_a_wait_longer() -> None:
+    """The partition waits for 50 s, while its owner reads records of others that are 30 s old. Then all are away."""
+    progress = [(1_000_000 + at, 30_000) for at in range(5_000, 50_000, 5_000)]
+    one = _CANDIDATE | {"to_ms": 1_195_000, "run_commits": 40, "first_ms": 1_040_000, "time_ms": 1_049_000}
+    away = [Silence(1_050_000, 1_192_000, 5)]
+    assert list(stalls_of([], [one], {"m": progress}, None, away)) == []
 
 
 def test_a_partition_that_stood_still_for_half_a_minute_did_not_stall() -> None:
