@@ -91,8 +91,8 @@ SEEN: Final = pa.schema(
 )
 """The first and the last time at which a group committed, or at which its offsets were deleted.
 
-Also the end of the log (`until_ms`), the first commit in each step of STEP_MS, and each commit after which SILENCE_MS
-without a commit follow. A group may have several rows.
+Also the first commit in each step of STEP_MS, and each commit after which SILENCE_MS without a commit follow. A group
+may have several rows. `until_ms`: the end of the log.
 """
 HEARD: Final = pa.schema(columns("group string, member_id string, generation int, heard_ms long"))
 """The last commit of a member in a generation, or one of its last commits. A member may have several rows."""

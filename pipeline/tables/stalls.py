@@ -142,7 +142,7 @@ def _within(progress: Sequence[Progress], from_ms: int, to_ms: int) -> Sequence[
 
 
 def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int, int | None] | None:
-    """The longest part of the time in which the partition had an owner, and since when the owner has the partition.
+    """The longest part of the time in which the partition had an owner. Also since when the owner has the partition.
 
     None: this part is too short. For groups that never had members, it is the whole time.
     """
