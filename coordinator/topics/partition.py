@@ -103,7 +103,7 @@ class Partition:
         """Return the aborted transactions in `records`. None, which is rare: call `aborted`, which reads files."""
         return self.log.producers.aborted_in_memory(offset, len(records)) if records else []
 
-    def aborted(self, offset: int, records: bytes) -> Job[list[AbortedTransaction]]:
+    def aborted(self, offset: int, records: bytes | memoryview) -> Job[list[AbortedTransaction]]:
         """A job that finds the aborted transactions in `records`, however many they are."""
         producers = self.log.producers
         if not records or not producers.has_aborted:

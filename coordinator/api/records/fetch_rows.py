@@ -31,6 +31,10 @@ MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 """With these errors, an answer says where the leader is (KIP-951)."""
 
 
+Result = tuple[FetchRow, PartitionData]
+"""A row and what the answer says of it."""
+
+
 class FetchTerms(NamedTuple):
     """The fields of a Fetch request that count for all rows."""
 
@@ -42,69 +46,154 @@ class FetchTerms(NamedTuple):
     """Whether the client is a broker that keeps a replica. No partition has such a replica, so no partition is read."""
 
 
-class RowsRead:
-    """The rows and their data, the bytes of records, and the partitions that may have more records later.
+class RowsReader:
+    """Reads the rows of one Fetch, in order, into `results`. All rows together get at most `max_bytes` of records; only
+    the first batch may exceed this limit.
 
-    As on Kafka, rows of unknown topics and partitions are last. Among these, rows of unknown topic ids are first.
-    `failed`: a partition cannot be read or has diverged, so the answer must not wait. `absent`: segments, by base
-    offset, that the local replica does not have yet. The answer is as if these segments had no records.
+    With little memory for answers, fewer records are read, or none. `taken` counts the bytes that were read, `bytes`.
+    `failed`: a partition cannot be read or has diverged, so the answer must not wait. `partitions`: those that may have
+    more records later. `absent`: segments, by base offset, that the local replica does not have yet. The answer is as
+    if these segments had no records.
     """
 
-    __slots__ = ("absent", "bytes", "failed", "partitions", "results")
+    __slots__ = (
+        "_by_id", "_context", "_left", "_missing", "_nameless", "_node", "_taken", "_terms", "absent", "bytes",
+        "failed", "partitions", "results",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, node: Node, context: RequestContext, terms: FetchTerms, taken: Taken) -> None:
+        self._node = node
+        self._context = context
+        self._terms = terms
+        self._taken = taken
+        self._left = terms.max_bytes
+        self._by_id = fetch_by_topic_id(terms.version)
+        self._nameless: list[Result] = []
+        self._missing: list[Result] = []
         self.absent: list[tuple[UnifiedLog, int]] = []
-        self.results: list[tuple[FetchRow, PartitionData]] = []
+        self.results: list[Result] = []
         self.bytes = 0
         self.failed = False
         self.partitions: list[Partition] = []
 
-
-def read_rows(
-    node: Node, context: RequestContext, rows: Sequence[FetchRow], terms: FetchTerms, taken: Taken
-) -> Job[RowsRead]:
-    """Read every row, in order. All rows together get at most `max_bytes` of records; only the first batch may exceed
-    this limit.
-
-    With little memory for answers, fewer records are read, or none. `taken` counts the bytes that were read.
-    """
-    read = RowsRead()
-    left = terms.max_bytes
-    by_id = fetch_by_topic_id(terms.version)
-    nameless: list[tuple[FetchRow, PartitionData]] = []
-    missing: list[tuple[FetchRow, PartitionData]] = []
-    for number, row in enumerate(rows):
-        if read.bytes or number >= PLAIN_ROWS:
-            yield None
+    def read(self, row: FetchRow) -> Job[None] | None:
+        """Read the next row. A returned job reads the rest of the row: it must run before the next call."""
+        node, terms = self._node, self._terms
         try:
-            topic = _find(node, context, row, by_id, terms.from_follower)
+            topic = _find(node, self._context, row, self._by_id, terms.from_follower)
         except ApiError as refusal:
             data = refused_row(row, refusal.error_code)
             data.aborted_transactions = ()
-            (nameless if refusal.error_code == ErrorCode.UNKNOWN_TOPIC_ID else missing).append((row, data))
-            continue
+            is_nameless = refusal.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+            (self._nameless if is_nameless else self._missing).append((row, data))
+            return None
         try:
-            if by_id and topic.topic_id != row.key[1]:
+            if self._by_id and topic.topic_id != row.key[1]:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
             partition = led_here(node, topic, row.key[2])
-            read.partitions.append(partition)
+            self.partitions.append(partition)
             if terms.committed and not partition.log.knows_producers:
-                yield from partition.loading_producers()
-            room = node.unsent.room()
-            min_one = room > 0 and read.bytes == 0
-            data = yield from _read(row, partition, min(left, room), min_one, terms, read.absent)
+                return self._after_loading(row, topic, partition)
+            return self._read(row, topic, partition)
         except (ApiError, LogError) as failure:
-            data = _failed_row(node, row, topic, failure.error_code, terms.version)
-            read.failed = True
+            self._fail(row, topic, failure.error_code)
+            return None
+
+    def end(self) -> None:
+        """All rows were read. As on Kafka, rows of unknown topics and partitions are last. Among these, rows of unknown
+        topic ids are first.
+        """
+        if self._nameless or self._missing:
+            self.results += self._nameless + self._missing
+
+    def _after_loading(self, row: FetchRow, topic: Topic, partition: Partition) -> Job[None]:
+        try:
+            yield from partition.loading_producers()
+            rest = self._read(row, topic, partition)
+            if rest is not None:
+                yield from rest
+        except (ApiError, LogError) as failure:
+            self._fail(row, topic, failure.error_code)
+
+    def _read(self, row: FetchRow, topic: Topic, partition: Partition) -> Job[None] | None:
+        terms, known_epoch = self._terms, row.current_leader_epoch
+        if known_epoch >= 0:
+            partition.check_leader_epoch(known_epoch)
+        if terms.from_follower:
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log, room = partition.log, self._node.unsent.room()
+        high_watermark = stable = log.durable_offset
+        # every answer has this field, but producers are loaded only for read_committed
+        if terms.committed or log.knows_producers:
+            stable = partition.last_stable_offset()
+        data = PartitionData(row.key[2], 0, high_watermark, stable, log.start_offset, aborted_transactions=None)
+        if row.last_fetched_epoch >= 0:
+            epoch, end_offset = partition.epoch_end_offset(row.last_fetched_epoch)
+            if epoch < 0 or end_offset < 0:
+                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            if epoch < row.last_fetched_epoch or end_offset < row.fetch_offset:
+                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+                data.records = b""
+                self.failed = True
+                self._keep(row, data)
+                return None
+        min_one = room > 0 and self.bytes == 0
+        room = min(room, self._left, row.max_bytes)
+        up_to = stable if terms.committed else high_watermark
+        try:
+            data.records = records = partition.read(row.fetch_offset, room, min_one, up_to)
+        except SegmentAbsent as found:
+            self.absent.append((log, found.base_offset))
+            data.records = b""
+            data.aborted_transactions = [] if terms.committed else None
         else:
-            size = len(data.records) if data.records else 0
-            read.bytes += size
-            taken.set(read.bytes)
-            left = max(left - size, 0)
-            read.failed = read.failed or data.diverging_epoch is not None
-        read.results.append((row, data))
-    read.results += nameless + missing
-    return read
+            # Kafka drops a first batch above the limit, and also this batch's aborted transactions.
+            if terms.committed and (records or room <= 0 or row.fetch_offset >= stable):
+                aborted = partition.aborted_in_memory(row.fetch_offset, records)
+                if aborted is None:
+                    return self._with_aborted(row, topic, partition, data)
+                data.aborted_transactions = _as_rows(aborted)
+        self._keep(row, data)
+        return None
+
+    def _with_aborted(self, row: FetchRow, topic: Topic, partition: Partition, data: PartitionData) -> Job[None]:
+        try:
+            aborted = yield from partition.aborted(row.fetch_offset, data.records or b"")
+        except SegmentAbsent as found:
+            self.absent.append((partition.log, found.base_offset))
+            data.records, data.aborted_transactions = b"", []
+        except (ApiError, LogError) as failure:
+            self._fail(row, topic, failure.error_code)
+            return
+        else:
+            data.aborted_transactions = _as_rows(aborted)
+        self._keep(row, data)
+
+    def _keep(self, row: FetchRow, data: PartitionData) -> None:
+        size = len(data.records) if data.records else 0
+        self.bytes += size
+        self._taken.set(self.bytes)
+        self._left = max(self._left - size, 0)
+        self.results.append((row, data))
+
+    def _fail(self, row: FetchRow, topic: Topic, error_code: int) -> None:
+        self.failed = True
+        self.results.append((row, _failed_row(self._node, row, topic, error_code, self._terms.version)))
+
+
+def reading(reader: RowsReader, rows: Sequence[FetchRow]) -> Job[None]:
+    """A job that reads rows. The job may be interrupted after `PLAIN_ROWS` rows, and when records were read."""
+    for number, row in enumerate(rows):
+        if reader.bytes or number >= PLAIN_ROWS:
+            yield None
+        rest = reader.read(row)
+        if rest is not None:
+            yield from rest
+
+
+def _as_rows(aborted: Sequence[object]) -> list[AbortedTransaction]:
+    """The log's objects have the fields that are encoded. To make the protocol's would take as long as the search."""
+    return cast(list[AbortedTransaction], aborted)
 
 
 def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool, from_follower: bool) -> Topic:
@@ -131,58 +220,6 @@ def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool, from_
     if topic is None or not 0 <= index < len(topic.partitions):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return topic
-
-
-def _read(
-    row: FetchRow,
-    partition: Partition,
-    left: int,
-    min_one: bool,
-    terms: FetchTerms,
-    absent: list[tuple[UnifiedLog, int]],
-) -> Job[PartitionData]:
-    known_epoch = row.current_leader_epoch
-    if known_epoch >= 0:
-        partition.check_leader_epoch(known_epoch)
-    if terms.from_follower:
-        no_replica = ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        raise ApiError(no_replica)
-    log = partition.log
-    data = PartitionData(
-        partition_index=row.key[2],
-        high_watermark=log.durable_offset,
-        log_start_offset=log.start_offset,
-        aborted_transactions=None,
-    )
-    # every answer has this field, but producers are loaded only for read_committed
-    knows_producers = terms.committed or log.knows_producers
-    data.last_stable_offset = partition.last_stable_offset() if knows_producers else log.durable_offset
-    if row.last_fetched_epoch >= 0:
-        epoch, end_offset = partition.epoch_end_offset(row.last_fetched_epoch)
-        if epoch < 0 or end_offset < 0:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if epoch < row.last_fetched_epoch or end_offset < row.fetch_offset:
-            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-            data.records = b""
-            return data
-    room = min(row.max_bytes, left)
-    up_to = data.last_stable_offset if terms.committed else data.high_watermark
-    try:
-        data.records = records = partition.read(row.fetch_offset, room, min_one, up_to)
-        # Kafka drops a first batch above the limit, and also this batch's aborted transactions.
-        has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset
-        if terms.committed and not has_dropped:
-            aborted = partition.aborted_in_memory(row.fetch_offset, records)
-            if aborted is None:
-                aborted = yield from partition.aborted(row.fetch_offset, records)
-            # The log's objects have the fields that are encoded. To make the protocol's objects would take as long as
-            # the search.
-            data.aborted_transactions = cast(list[AbortedTransaction], aborted)
-    except SegmentAbsent as found:
-        absent.append((log, found.base_offset))
-        data.records = b""
-        data.aborted_transactions = [] if terms.committed else None
-    return data
 
 
 def _failed_row(node: Node, row: FetchRow, topic: Topic, error_code: int, version: int) -> PartitionData:

@@ -102,6 +102,11 @@ class JobQueue:
                 self.meter(owner, clock.mono_us() - began_us)
         self._used(running, clock.mono_ms() - began_ms)
 
+    @property
+    def has_time(self) -> bool:
+        """Whether this iteration of the event loop has time for work without a job."""
+        return self._used_ms < SLICE_MS and not self._stopped
+
     def _enter(self, running: _Running, run_steps: Callable[[_Running, int], bool]) -> None:
         if self._used_ms >= SLICE_MS:
             self._new.append(running)

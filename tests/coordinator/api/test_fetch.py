@@ -6,8 +6,8 @@ import pytest
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.records.fetch import _fetch
-from muster.coordinator.api.unsent import Taken, Unsent
+from muster.coordinator.api.records.fetch import OneFetch
+from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.log import DamagedLog
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import at_once
@@ -349,10 +349,9 @@ def test_fetch_answers_made_at_the_same_time_share_the_memory(node: Node) -> Non
         append(node, "a", 0, b"y")
     node.unsent = Unsent(node.clock, 20 * SIZE)
     context = make_context(1, 18)
-    taken = [Taken(node.unsent) for _ in range(8)]
     request = fetch_request(node, ("a", 0, 0), ("a", 1, 0), ("b", 0, 0))
-    jobs = [_fetch(node, context, request, one) for one in taken]
-    under_way, sizes = list(jobs), []
+    fetches = [OneFetch(node, context, request) for _ in range(8)]
+    under_way, sizes = [one.job(None, None) for one in fetches], []
     while under_way:
         for job in list(under_way):
             try:
@@ -362,10 +361,10 @@ def test_fetch_answers_made_at_the_same_time_share_the_memory(node: Node) -> Non
                 sizes.append(sum(size for _, _, _, size in rows(end.value, node)))
     assert sum(sizes) == node.unsent.bytes <= 20 * SIZE
     assert sum(size > 0 for size in sizes) > 4
-    for one in taken:
-        one.set(0)
-    given_up = _fetch(node, context, request, taken[0])
-    while not taken[0].bytes:
+    for one in fetches:
+        one.taken.set(0)
+    given_up = (one := OneFetch(node, context, request)).job(None, None)
+    while not one.taken.bytes:
         next(given_up)
     given_up.close()
     assert node.unsent.bytes == 0
