@@ -46,6 +46,7 @@ VERSIONS: Final = {
     ApiKey.DELETE_TOPICS: (1, 5),
     ApiKey.CREATE_PARTITIONS: (0, 3),
     ApiKey.DELETE_RECORDS: (0, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
 }
 """The lowest and highest version of each request that the client sends. In these versions, topics are given by name."""
 

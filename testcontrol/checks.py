@@ -126,6 +126,20 @@ def places(what: str, value: Any) -> dict[tuple[str, int], int]:
     }
 
 
+def records(topic: Any, partition: Any, offset: Any, last_offset: Any) -> tuple[str | None, int | None, int, int]:
+    """Which records are meant: topic, partition, first and last offset. Raises WrongValue."""
+    named = None if topic is None else text("topic", topic)
+    index = whole_or_none("partition", partition, most=MAX_COUNT)
+    if index is not None and named is None:
+        raise WrongValue("a partition is given without its topic")
+    if offset is None and last_offset is None:
+        return named, index, 0, MAX_OFFSET
+    if index is None:
+        raise WrongValue("an offset is given without its partition")
+    first = whole("offset", offset)
+    return named, index, first, first if last_offset is None else whole("last_offset", last_offset, first)
+
+
 def reset(to: Any) -> Any:
     """The place to which offsets are reset. Raises WrongValue."""
     if isinstance(to, Mapping):

@@ -16,6 +16,8 @@ from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import history as consumer_history
 from muster.coordinator.groups.consumer import leave, records
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.share import heartbeat as share_heartbeat
+from muster.coordinator.groups.share.group import ShareGroup
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.state_machine.output import Output
@@ -58,6 +60,8 @@ def rebalanced(step: Step, group: Any) -> None:
             raise CannotBeDone(f"group {group.group_id} is {group.state}: a rebalance is in progress already")
         rebalance.begin(step, group, events.ASKED)
         return
+    if isinstance(group, ShareGroup):
+        raise CannotBeDone(f"group {group.group_id} is a share group: its members share partitions")
     _require_consumer_group(group)
     state = group.state
     step.record(records.group_epoch(group.group_id, group.epoch + 1, group.metadata_hash))
@@ -69,6 +73,9 @@ def remove(step: Step, group: Any, member_id: str, cause: str) -> None:
     member = getattr(group, "members", {}).get(member_id)
     if member is None:
         raise CannotBeDone(f"group {group.group_id} has no member {member_id}")
+    if isinstance(group, ShareGroup):
+        share_heartbeat.remove(step, group, member, cause)
+        return
     if not isinstance(group, ClassicGroup):
         _require_consumer_group(group)
         leave.remove(step, group, [member], cause)

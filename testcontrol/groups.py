@@ -1,55 +1,48 @@
 """The verbs on groups: a test reads the groups of a running server, waits for them, and acts on them.
 
-The verbs serve classic groups and groups of KIP-848. Call the verbs from the server's event loop only. This module
-knows neither HTTP nor threads.
+The verbs serve classic groups, groups of KIP-848, and share groups. Call the verbs from the server's event loop only.
+This module knows neither HTTP nor threads.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from muster.coordinator.api.configs.alter_configs import changing
+from muster.coordinator.api.configs.resources import Kind
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.offsets.commit import CommitCommand
+from muster.coordinator.groups.share.group import SHARE
 from muster.coordinator.history.timeline import Timeline
 from muster.coordinator.server import Server, group_snapshots
 from muster.coordinator.server.group_views import DEAD, GroupView, MemberView, Offsets, others
-from muster.coordinator.state_machine.interface import Client
-from muster.protocol.errors import error_name
-from muster.protocol.message import Message
-from muster.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from muster.testcontrol import checks, group_actions, waits
+from muster.testcontrol import checks, group_actions, offset_resets, waits
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
-from muster.testcontrol.interceptors import HeldJoins
-from muster.testcontrol.topics import topic_of
+from muster.testcontrol.interceptors import HeldRequests
+from muster.testcontrol.offset_resets import Reset
+from muster.testcontrol.shares import Shares, Where
+from muster.testcontrol.topics import changed
 from muster.testcontrol.waits import TimeIsOver, next_iteration, until
 
 DEFAULT_TIMEOUT_S: Final = 10.0
 """The default limit of a wait."""
-NEWEST_COMMIT: Final = 10
-"""The version of OffsetCommit in which a reset is written."""
 MAX_LINES: Final = 60
 """The most lines of a timeline in the text of a failed wait."""
 
 Topics = str | Iterable[str] | None
 """One topic by name, several, or None for no topic in particular."""
-Reset = Literal["earliest", "latest"] | int | Mapping[tuple[str, int], int]
-"""The place to which offsets are reset: a name, one offset for each partition, or offsets by topic and partition."""
 
 
 class Groups:
     """See the module."""
 
-    def __init__(self, server: Server, joins: HeldJoins) -> None:
-        """`joins`: the server was given the interceptor of `joins`."""
+    def __init__(self, server: Server, joins: HeldRequests, acknowledgements: HeldRequests, shares: Shares) -> None:
+        """`joins`, `acknowledgements`: the server was given their interceptors."""
         self._server = server
         self._joins = joins
+        self._acknowledgements = acknowledgements
+        self._shares = shares
         self.interventions: Callable[[], list[str]] = list
         """The interventions of the test, in words."""
 
@@ -61,7 +54,7 @@ class Groups:
 
     def describe(self, group_id: str) -> GroupView:
         """The group as it is now. The state of a group that does not exist is Dead."""
-        return group_snapshots.describe(self._server, group_id)
+        return self._shares.counted(group_snapshots.describe(self._server, group_id))
 
     async def events(self, group_id: str) -> list[dict[str, Any]]:
         """The events of the group, as in `__group_events` (docs/events.md)."""
@@ -129,6 +122,47 @@ class Groups:
         condition = waits.Condition(f"{count} joins are held", lambda _: self._joins.waiting(group_id) >= count)
         return await self._wait(group_id, condition, timeout_s)
 
+    async def wait_acknowledgements_held(
+        self, group_id: str, requests: int, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> GroupView:
+        """Wait until `requests` requests with acknowledgements are held. Raises WaitFailed."""
+        checks.whole("requests", requests)
+        held = self._acknowledgements
+        what = f"{requests} requests with acknowledgements are held"
+        condition = waits.Condition(what, lambda _: held.waiting(group_id) >= requests)
+        return await self._wait(group_id, condition, timeout_s)
+
+    async def wait_acknowledged(
+        self,
+        group_id: str,
+        topics: Topics = None,
+        *,
+        up_to: Mapping[tuple[str, int], int] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> GroupView:
+        """Wait until all present records of these topics, or those before these offsets, are accepted or archived in a
+        share group. Without topics, the wait covers all topics that its members read. Raises WaitFailed.
+        """
+        names = checks.texts("topics", topics)
+        condition = waits.acknowledged(self._server, names, up_to, lambda: self.describe(group_id))
+        return await self._wait(group_id, condition, timeout_s)
+
+    async def wait_records(
+        self,
+        group_id: str,
+        what: str,
+        records: int = 1,
+        topics: Topics = None,
+        *,
+        member: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> GroupView:
+        """Wait until so many records of a share group have the figure `what` of `RecordsView`: one of `waits.COUNTS`.
+        `member`: with "in_flight", only records that it holds. Raises WaitFailed.
+        """
+        condition = waits.counted(what, records, checks.texts("topics", topics), member)
+        return await self._wait(group_id, condition, timeout_s)
+
     async def _wait(self, group_id: str, condition: waits.Condition, timeout_s: float) -> GroupView:
         checks.seconds("timeout", timeout_s)
 
@@ -137,10 +171,20 @@ class Groups:
             return group if condition.holds(group) else None
 
         try:
-            also = self._joins.when_changed
-            return await until(self._server, group_id, check, timeout_s, topics=condition.topics, also=also)
+            return await until(
+                self._server, group_id, check, timeout_s, topics=condition.topics, also=self._when_changed
+            )
         except TimeIsOver:
             raise await self.failed(group_id, condition.what, timeout_s) from None
+
+    def _when_changed(self, callback: Callable[[], object]) -> Callable[[], object]:
+        ends = [one.when_changed(callback) for one in (self._joins, self._acknowledgements, self._shares)]
+
+        def end() -> None:
+            for one in ends:
+                one()
+
+        return end
 
     async def failed(self, group_id: str, waited_for: str, timeout_s: float) -> WaitFailed:
         """The error for a wait whose condition did not become true: with the group as it is, and its history."""
@@ -155,6 +199,9 @@ class Groups:
         held = self._joins.waiting(group_id)
         if held:
             now += f"\n  {held} joins are held back"
+        held = self._acknowledgements.waiting(group_id)
+        if held:
+            now += f"\n  {held} requests with acknowledgements are held back"
         return WaitFailed(group_id, waited_for, timeout_s, now, lines, self.interventions())
 
     # ---- acting
@@ -179,28 +226,26 @@ class Groups:
         group_actions.run(self._shard(group_id), group_id, action)
 
     async def reset_offsets(self, group_id: str, to: Reset, topics: Topics = None) -> Offsets:
-        """Set committed offsets, and return them. Without topics, `to` decides: the partitions of a mapping, else all
-        topics that the group has committed to. Raises CannotBeDone if the group has members (Kafka allows none), or a
-        topic does not exist. Raises WrongValue.
+        """Set committed offsets, or a share group's start offsets, and return them. Without topics, `to` decides: the
+        partitions of a mapping, else all topics that the group has committed to. Raises CannotBeDone if the group has
+        members (Kafka allows none), or a topic does not exist. Raises WrongValue.
         """
         to, names = checks.reset(to), checks.texts("topics", topics)
         group = self.describe(group_id)
         if group.members:
             raise CannotBeDone(f"group {group_id} has members: stop its consumers before its offsets are reset")
-        wanted = self._wanted(to, names or tuple(group.offsets))
-        rows = []
-        for name, offsets in wanted.items():
-            partitions = [OffsetCommitRequestPartition(*row) for row in sorted(offsets.items())]
-            topic_id = topic_of(self._server, name).topic_id
-            rows.append(OffsetCommitRequestTopic(name, topic_id=topic_id, partitions=partitions))
-        answer = await self._submit(group_id, OffsetCommitRequest(group_id, topics=rows))
-        for topic in answer.topics:
-            for one in topic.partitions:
-                if one.error_code:
-                    raise CannotBeDone(
-                        f"the offset of {topic.name}-{one.partition_index} was refused: {error_name(one.error_code)}"
-                    )
+        wanted = offset_resets.wanted(self._server, to, names or tuple(group.offsets))
+        if group.kind == SHARE:
+            await offset_resets.set_starts(self._shard(group_id), group_id, wanted)
+        else:
+            await offset_resets.commit(self._server, self._shard(group_id), group_id, wanted)
         return wanted
+
+    async def configure(self, group_id: str, configs: Mapping[str, object]) -> None:
+        """Set configs of the group, as administrators do. Raises WrongValue, and CannotBeDone where Kafka refuses."""
+        given: dict[str, str | None] = {**checks.properties("configs", configs)}
+        job = changing(self._server.node, Kind.GROUP, group_id, given, validate_only=False)
+        await changed(self._server, job)
 
     def hold_joins(self, group_id: str) -> None:
         """From now on, hold the joins of the group until `release`."""
@@ -209,6 +254,38 @@ class Groups:
     def release(self, group_id: str) -> int:
         """Let held joins and later joins proceed; return how many were held."""
         return self._joins.release(group_id)
+
+    def hold_acknowledgements(self, group_id: str) -> None:
+        """From now on, hold requests with acknowledgements of records of a share group, until their release."""
+        self._acknowledgements.hold(group_id)
+
+    def release_acknowledgements(self, group_id: str) -> int:
+        """Let held acknowledgements and later ones proceed; return how many requests were held."""
+        return self._acknowledgements.release(group_id)
+
+    def expire_locks(
+        self,
+        group_id: str,
+        member: str | None = None,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        last_offset: int | None = None,
+    ) -> int:
+        """End the locks of records of a share group now: those of a member, of a topic or partition, of one record, or
+        of the records from `offset` to `last_offset`. Returns how many. Raises CannotBeDone, WrongValue.
+        """
+        where = Where(*checks.records(topic, partition, offset, last_offset))
+        member_id = None if member is None else self._member(group_id, member).member_id
+        return self._shares.expire_locks(group_id, member_id, where)
+
+    def deliver_again(self, group_id: str, topic: str, partition: int, offset: int) -> None:
+        """Have a record of a share group delivered again: if a member holds the record, its lock ends now, and its
+        acknowledgement is refused. Raises CannotBeDone where Kafka would not deliver it again.
+        """
+        checks.records(topic, partition, offset, None)
+        self._shares.deliver_again(group_id, topic, partition, offset)
 
     # ---- finding
 
@@ -224,31 +301,3 @@ class Groups:
         if member is None:
             raise CannotBeDone(f"there is no member {name!r}, or more than one of that name:\n{group}")
         return member
-
-    def _wanted(self, to: Reset, names: Iterable[str]) -> dict[str, dict[int, int]]:
-        wanted: dict[str, dict[int, int]] = {}
-        if isinstance(to, Mapping):
-            for (topic, index), offset in to.items():
-                if not 0 <= index < len(topic_of(self._server, topic).partitions):
-                    raise CannotBeDone(f"there is no partition {topic}-{index}")
-                wanted.setdefault(topic, {})[index] = offset
-            return wanted
-        for name in names:
-            for index, partition in enumerate(topic_of(self._server, name).partitions):
-                if partition is None:
-                    raise CannotBeDone(f"{name}-{index} is offline")
-                if to == "earliest":
-                    offset = partition.log.start_offset
-                else:
-                    offset = partition.log.durable_offset if to == "latest" else int(to)
-                wanted.setdefault(name, {})[index] = offset
-        if not wanted:
-            raise CannotBeDone("name the topics whose offsets are to be reset")
-        return wanted
-
-    async def _submit(self, group_id: str, request: OffsetCommitRequest) -> Any:
-        answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        client = Client("muster-testcontrol", "/127.0.0.1")
-        command = CommitCommand(request, answered.set_result, client, NEWEST_COMMIT)
-        self._shard(group_id).runtime.submit(command)
-        return await answered

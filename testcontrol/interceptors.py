@@ -1,14 +1,14 @@
 """The interceptors of the requests of a server's nodes (`api.exchange.InterceptPoint`): only those that have work.
-While no join is held and no rule is in force, a node has its original interceptor, mostly none.
+While no request is held and no rule is in force, a node has its original interceptor, mostly none.
 
-Held joins are such an interceptor. Requests of members that join a group wait here until a test releases them. A
-classic member joins by JoinGroup, a member of the consumer protocol (KIP-848) by its first heartbeat, in epoch 0. A
-held request was read and is not handled yet. The connection answers nothing meanwhile, as with a slow coordinator.
+Held joins and held acknowledgements are such interceptors. Their requests wait here until a test releases them. A
+classic member joins by JoinGroup, a member of the newer protocols by its first heartbeat, in epoch 0. A held request
+was read and is not handled yet. The connection answers nothing meanwhile, as with a slow broker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
@@ -18,33 +18,34 @@ from muster.coordinator.api.node import Respond
 from muster.coordinator.server import Server
 from muster.protocol.api import ApiKey
 from muster.protocol.message import Message
-from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from muster.protocol.messages.join_group import JoinGroupRequest
 
 JOINING_EPOCH: Final = 0
-"""The epoch in which a member of the consumer protocol joins."""
-_APIS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT))
-_JOINS: Final = (JoinGroupRequest, ConsumerGroupHeartbeatRequest)
+"""The epoch in which a member of the newer protocols joins."""
+_JOINS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT))
+_ACKNOWLEDGEMENTS: Final = frozenset((ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE))
 
 
-class HeldJoins:
+class HeldRequests:
     """See the module. `intercept`: the interceptor for the server while a group is held. `when_holding` is called on
     each change, with whether any group is held.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, apis: Collection[int], is_meant: Callable[[Any], bool]) -> None:
+        """`is_meant(request)`: whether a request of these APIs is held."""
         self.intercept = Intercept(self._request, self._wants)
         self.when_holding: Callable[[bool], object] = lambda _: None
+        self._apis = apis
+        self._is_meant = is_meant
         self._held: dict[str, list[Callable[[], object]]] = {}
         self._changed: list[Callable[[], object]] = []
 
     def hold(self, group_id: str) -> None:
-        """Hold the joins of this group from now on; has no effect if they are held."""
+        """Hold the requests of this group from now on; has no effect if they are held."""
         self._held.setdefault(group_id, [])
         self.when_holding(True)
 
     def release(self, group_id: str) -> int:
-        """Handle joins of this group again: first the held joins, in their order. Returns the number of held joins."""
+        """Handle requests of this group again: first the held ones, in their order. Returns the number of these."""
         waiting = self._held.pop(group_id, [])
         self.when_holding(bool(self._held))
         for proceed in waiting:
@@ -57,25 +58,25 @@ class HeldJoins:
             self.release(group_id)
 
     def holds(self, group_id: str) -> bool:
-        """Whether joins of this group are held."""
+        """Whether requests of this group are held."""
         return group_id in self._held
 
     def waiting(self, group_id: str) -> int:
-        """How many joins of this group are held now."""
+        """How many requests of this group are held now."""
         return len(self._held.get(group_id, ()))
 
     def when_changed(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back each time another join is held. The returned function ends the calls."""
+        """Call back each time another request is held. The returned function ends the calls."""
         self._changed.append(callback)
         return lambda: self._changed.remove(callback)
 
     def _wants(self, context: RequestContext) -> bool:
-        return bool(self._held) and context.api_key in _APIS
+        return bool(self._held) and context.api_key in self._apis
 
     def _request(self, context: RequestContext, request: Message, exchange: Any, run: Run) -> None:
         proceed = partial(run, exchange)
-        waiting = None if not isinstance(request, _JOINS) else self._held.get(request.group_id)
-        if waiting is None or getattr(request, "member_epoch", JOINING_EPOCH) != JOINING_EPOCH:
+        waiting = self._held.get(getattr(request, "group_id", None) or "")
+        if waiting is None or not self._is_meant(request):
             proceed()
             return
         waiting.append(proceed)
@@ -83,6 +84,20 @@ class HeldJoins:
         context.channel.on_close(lambda: waiting.remove(proceed) if proceed in waiting else None)
         for callback in list(self._changed):
             callback()
+
+
+def held_joins() -> HeldRequests:
+    """Hold the requests of members that join."""
+    return HeldRequests(_JOINS, lambda request: getattr(request, "member_epoch", JOINING_EPOCH) == JOINING_EPOCH)
+
+
+def held_acknowledgements() -> HeldRequests:
+    """Hold the requests with acknowledgements of records: ShareAcknowledge, and some ShareFetch."""
+    return HeldRequests(_ACKNOWLEDGEMENTS, _has_acknowledgements)
+
+
+def _has_acknowledgements(request: Any) -> bool:
+    return any(row.acknowledgement_batches for topic in request.topics for row in topic.partitions)
 
 
 def chained(first: Intercept, then: Intercept) -> Intercept:
@@ -126,6 +141,13 @@ class Interceptors:
         if intercept in self._added:
             self._added.remove(intercept)
             self._set()
+
+    def set_active(self, intercept: Intercept, holds: bool) -> None:
+        """Let `intercept` act, or act no more."""
+        if holds:
+            self.add(intercept)
+        else:
+            self.remove(intercept)
 
     def set_first(self, make: Callable[[int], Intercept] | None) -> None:
         """Put an interceptor before all others of each node: `make` makes it for a node id. None removes the first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from muster.coordinator.config import Config
 from muster.coordinator.server import Server
@@ -12,11 +13,12 @@ from muster.testcontrol.checks import texts
 from muster.testcontrol.errors import intervention_lines
 from muster.testcontrol.faults.engine import Faults
 from muster.testcontrol.groups import Groups
-from muster.testcontrol.interceptors import HeldJoins, Interceptors
+from muster.testcontrol.interceptors import Interceptors, held_acknowledgements, held_joins
 from muster.testcontrol.machine import ControlledMachine, Disk
 from muster.testcontrol.nodes import Nodes
 from muster.testcontrol.scenarios.kinds import KINDS
 from muster.testcontrol.scenarios.scenario import Parts, Scenarios
+from muster.testcontrol.shares import Shares
 from muster.testcontrol.topics import Topics
 from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS, TimeView, VirtualTime
 from muster.testcontrol.waits import stable
@@ -34,20 +36,22 @@ class ServerControl:
         metrics: ServerMetrics | None = None,
     ) -> None:
         """`loaded`: see `Server`. `metrics`: counts what the server does."""
-        self.joins = HeldJoins()
+        self.joins = held_joins()
+        self.acknowledgements = held_acknowledgements()
+        self._when_loaded = loaded
         own_machine = ControlledMachine() if machine is None else machine
         self.server = Server(
             config,
             machine=own_machine,
-            loaded=loaded,
+            loaded=self._loaded,
             observer=metrics,
             on_group_events=None if metrics is None else metrics.count_events,
         )
         interceptors = Interceptors(self.server)
-        self.joins.when_holding = lambda holds: (interceptors.add if holds else interceptors.remove)(
-            self.joins.intercept
-        )
-        self.groups = Groups(self.server, self.joins)
+        for held in (self.joins, self.acknowledgements):
+            held.when_holding = partial(interceptors.set_active, held.intercept)
+        self.shares = Shares(self.server)
+        self.groups = Groups(self.server, self.joins, self.acknowledgements, self.shares)
         self.topics = Topics(self.server)
         self.nodes = Nodes(self.server)
         self.faults = Faults(self.server, interceptors)
@@ -56,6 +60,10 @@ class ServerControl:
         disk.error = None  # a scenario of the previous server may have set the error
         self.scenarios = Scenarios(Parts(self.server, self.faults, self.groups, self.nodes, disk), KINDS)
         self.groups.interventions = self.interventions
+
+    def _loaded(self) -> None:
+        self.shares.attach()
+        self._when_loaded()
 
     @property
     def ahead_ms(self) -> int:
@@ -102,8 +110,9 @@ class ServerControl:
         )
 
     async def tidy(self) -> None:
-        """Reset all for the next test: release joins, continue nodes and time, and remove faults and hits."""
+        """Reset all for the next test: release held requests, continue nodes and time, and remove faults and hits."""
         self.joins.release_all()
+        self.acknowledgements.release_all()
         self.scenarios.end_all()
         self.faults.clear()
         self.faults.log.forget()

@@ -106,25 +106,17 @@ class Topics:
             USE_DEFAULT if partitions is None else partitions,
             configs=checks.properties("configs", configs),
         )
-        await self._change(self._server.topics.creating(new))
+        await changed(self._server, self._server.topics.creating(new))
 
     async def grow(self, name: str, partitions: int) -> None:
         """Set a higher number of partitions. Raises CannotBeDone, and WrongValue."""
         count = len(topic_of(self._server, name).partitions)
         checks.whole("partitions", partitions, least=1, most=count + MAX_PARTITIONS_PER_REQUEST)
-        await self._change(self._server.topics.growing(name, partitions, None))
+        await changed(self._server, self._server.topics.growing(name, partitions, None))
 
     async def delete(self, name: str) -> None:
         """Delete a topic and all its records. Raises CannotBeDone."""
-        await self._change(self._server.topics.deleting(topic_of(self._server, name)))
-
-    async def _change(self, job: Job[object]) -> None:
-        """Run a job of the event loop to its end, and wait until its changes are durable."""
-        try:
-            await to_its_end(self._server.job_queue, job)
-        except ApiError as refusal:
-            raise CannotBeDone(refusal.message or error_name(refusal.error_code)) from refusal
-        await _durable(self._server.topics.when_durable)
+        await changed(self._server, self._server.topics.deleting(topic_of(self._server, name)))
 
     # ---- records
 
@@ -248,6 +240,15 @@ def _batches(numbers: Sequence[int], rows: Sequence[NewRecord], most_bytes: int)
         size += own
     if batch:
         yield batch
+
+
+async def changed(server: Server, job: Job[Any]) -> None:
+    """Run a job of the event loop to its end, and wait until its changes are durable. Raises CannotBeDone."""
+    try:
+        await to_its_end(server.job_queue, job)
+    except ApiError as refusal:
+        raise CannotBeDone(refusal.message or error_name(refusal.error_code)) from refusal
+    await _durable(server.topics.when_durable)
 
 
 async def _durable(when_durable: Callable[[Waiter], object]) -> None:

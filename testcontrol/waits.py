@@ -101,6 +101,75 @@ def has_consumed(group: GroupView, wanted: Mapping[tuple[str, int], int]) -> boo
     )
 
 
+def acknowledged(
+    server: Server,
+    topics: tuple[str, ...],
+    up_to: Mapping[tuple[str, int], int] | None,
+    describe: Callable[[], GroupView],
+) -> Condition:
+    """The share group is done with all records that its topics have now, or with the records before these offsets.
+    Raises WrongValue.
+    """
+    if up_to is not None:
+        wanted = checks.places("up_to", up_to)
+    else:
+        names = topics or tuple(describe().end_offsets)
+        partitions = group_snapshots.partitions_of(server, names)
+        wanted = {(partition.topic, partition.index): partition.log.durable_offset for partition in partitions}
+    missing = [name for name in topics if name not in server.topics.by_name]
+    what = done_words(wanted) + _not_there(missing)
+    return Condition(what, lambda group: is_done(group, wanted), topics)
+
+
+def done_words(wanted: Mapping[tuple[str, int], int]) -> str:
+    """The condition of `acknowledged`, in words."""
+    listed = ", ".join(f"{topic}-{partition} up to {end}" for (topic, partition), end in sorted(wanted.items()) if end)
+    return f"has accepted or archived {listed or 'all that is there'}"
+
+
+def is_done(group: GroupView, wanted: Mapping[tuple[str, int], int]) -> bool:
+    """Whether each record before these offsets is accepted or archived. Empty partitions need no acknowledgement."""
+    if not group.records:
+        return False
+    for (topic, partition), end in wanted.items():
+        view = group.records.get(topic, {}).get(partition)
+        first = group.starts.get(topic, {}).get(partition, 0) if view is None else view.first_open
+        if first < end:
+            return False
+    return True
+
+
+COUNTS: Final[Mapping[str, str]] = {
+    "in_flight": "held by members",
+    "released": "released",
+    "archived": "archived",
+    "dead_letters": "in the dead-letter queue",
+}
+"""The figures of records that a test may wait for, in words."""
+
+
+def counted(what: str, records: int, topics: tuple[str, ...], member: str | None = None) -> Condition:
+    """At least so many records of the share group were released, or archived, or are held (`what`: of COUNTS)."""
+    checks.whole("records", records, 1)
+
+    def holds(group: GroupView) -> bool:
+        return count_of(group, what, topics, member) >= records
+
+    words = f"{records} {many('record', records)} {'is' if records == 1 else 'are'} {COUNTS[what]}"
+    if member is not None:
+        words = f"{records} {many('record', records)} {'is' if records == 1 else 'are'} held by member {member}"
+    return Condition(words + (f" of {', '.join(topics)}" if topics else ""), holds, topics)
+
+
+def count_of(group: GroupView, what: str, topics: Collection[str], member: str | None = None) -> int:
+    """How many records have this figure, in these topics or in all. `member`: of those in flight, only its records."""
+    views = [view for name, rows in group.records.items() if not topics or name in topics for view in rows.values()]
+    if member is None:
+        return sum(max(getattr(view, what), 0) for view in views)
+    named = group.member(member)
+    return sum(view.held.get(member if named is None else named.member_id, 0) for view in views)
+
+
 CHECK_MS: Final = 100
 """The longest time between two checks without an event."""
 

@@ -11,11 +11,20 @@ from muster.client.connection import Connection, RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient
 from muster.coordinator.config.listeners import show
 from muster.coordinator.server.group_snapshots import read_assignment, read_subscription
-from muster.coordinator.server.group_views import DEAD, GroupView, MemberView, Offsets, Owned, no_group
+from muster.coordinator.server.group_views import DEAD, GroupView, MemberView, Offsets, Owned, RecordsView, no_group
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from muster.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from muster.protocol.messages.list_groups import ListGroupsRequest
 from muster.protocol.messages.offset_commit import (
@@ -24,6 +33,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from muster.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from muster.testcontrol.errors import CannotBeDone
 from muster.testing.admin_topics import AdminTopics
 
@@ -31,6 +41,8 @@ T = TypeVar("T")
 
 PATIENCE_S: Final = 15.0
 """How long a call waits for a coordinator. A new cluster first creates its topic; a dead coordinator is replaced."""
+GROUP_RESOURCE: Final = 32
+"""ConfigResource.Type.GROUP."""
 CHECK_S: Final = 0.05
 """The pause between two checks of a wait."""
 _ELSEWHERE: Final = (
@@ -98,7 +110,16 @@ def describe(cluster: KafkaClient, topics: AdminTopics, group_id: str) -> GroupV
     ends = {name: topics.end_offsets(name) for name in wanted}
     starts = {name: topics.start_offsets(name) for name in wanted}
     at = next((one for one, address in cluster.nodes.items() if show(*address) == node.address), -1)
-    return replace(view, end_offsets=ends, starts=starts, node=at)
+    records = {
+        topic: {one: _with_end(its, ends.get(topic, {}).get(one, -1)) for one, its in rows.items()}
+        for topic, rows in view.records.items()
+    }
+    return replace(view, end_offsets=ends, starts=starts, node=at, records=records)
+
+
+def _with_end(its: RecordsView, end: int) -> RecordsView:
+    """The records of a partition with this end. Which of the open records is the first is only known without lag."""
+    return replace(its, end_offset=end, first_open=its.first_open if its.lag else end)
 
 
 def _described(node: Connection, group_id: str) -> GroupView:
@@ -109,6 +130,15 @@ def _described(node: Connection, group_id: str) -> GroupView:
             members = tuple(_consumer(row, one) for one in row.members)
             facts = row.group_state, row.group_epoch, row.assignor_name
             return GroupView(group_id, "consumer", *facts, members, _offsets(node, group_id), {}, {})
+    if node.supports(ApiKey.SHARE_GROUP_DESCRIBE):
+        shared = node.ask(ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest([group_id])).groups[0]
+        _there(shared.error_code)
+        if not shared.error_code:
+            members = tuple(_share(shared, one) for one in shared.members)
+            facts = shared.group_state, shared.group_epoch, shared.assignor_name
+            records = _records(node, group_id)
+            offsets = {topic: {one: its.start_offset for one, its in rows.items()} for topic, rows in records.items()}
+            return GroupView(group_id, "share", *facts, members, offsets, {}, {}, records=records)
     row = node.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group_id])).groups[0]
     _there(row.error_code)
     if row.error_code and row.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
@@ -141,6 +171,30 @@ def _consumer(group: Any, row: Any) -> MemberView:
     )  # fmt: skip
 
 
+def _share(group: Any, row: Any) -> MemberView:
+    owned = _owned(row.assignment)
+    is_settled = row.member_epoch == group.group_epoch
+    doing = "has come to its target" if is_settled else f"has not come to epoch {group.group_epoch} yet"
+    return MemberView(
+        row.member_id, None, row.client_id, row.client_host, "share", row.member_epoch, doing, owned, owned, {},
+        tuple(row.subscribed_topic_names), is_settled=is_settled,
+    )  # fmt: skip
+
+
+def _records(node: Connection, group_id: str) -> dict[str, dict[int, RecordsView]]:
+    """The records of a share group, as far as Kafka reports them: start offsets and lags."""
+    request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group_id, None)])
+    (group,) = node.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request).groups
+    _there(group.error_code)
+    return {
+        topic.topic_name: {
+            one.partition_index: RecordsView(one.start_offset, -1, max(one.start_offset, 0), one.lag)
+            for one in sorted(topic.partitions, key=_index)
+        }
+        for topic in group.topics
+    }
+
+
 def _owned(assignment: Any) -> Owned:
     rows = sorted(assignment.topic_partitions, key=lambda row: row.topic_name)
     return {one.topic_name: tuple(sorted(one.partitions)) for one in rows}
@@ -161,6 +215,16 @@ def _offsets(node: Connection, group_id: str) -> Offsets:
 
 def _index(row: Any) -> int:
     return int(row.partition_index)
+
+
+def configure(cluster: KafkaClient, group_id: str, configs: Mapping[str, str]) -> None:
+    """Set configs of a group. Raises CannotBeDone where the broker refuses."""
+    rows = [AlterableConfig(name, 0, value) for name, value in configs.items()]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group_id, rows)])
+    (row,) = cluster.bootstrap.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, request).responses
+    if row.error_code:
+        why = sentence(row.error_code, row.error_message)
+        raise CannotBeDone(f"the configs of group {group_id} were refused: {why}")
 
 
 def remove_member(cluster: KafkaClient, group: GroupView, name: str) -> None:

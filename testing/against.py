@@ -18,8 +18,8 @@ from muster.coordinator.server.group_views import DEAD, GroupView, Offsets, othe
 from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
 from muster.testcontrol.nodes import NodeView
-from muster.testcontrol.waits import has_consumed, is_stable, stable_words
-from muster.testing.admin_groups import coordinator_of, describe, group_ids, remove_member, reset
+from muster.testcontrol.waits import COUNTS, counted, done_words, has_consumed, is_done, is_stable, stable_words
+from muster.testing.admin_groups import configure, coordinator_of, describe, group_ids, remove_member, reset
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.loop_bridge import FORKED, Lifecycle, LoopBridge, LoopThread
 from muster.testing.server_lines import ServerLines
@@ -210,6 +210,43 @@ class AdminGroups:
 
         return await self._wait(group_id, holds, f"has committed {wanted or 'all that is there'}", timeout_s)
 
+    async def wait_acknowledged(
+        self, group_id: str, topics: Topics = None, *, up_to: Mapping[tuple[str, int], int] | None, timeout_s: float
+    ) -> GroupView:
+        """Wait until the share group has accepted or archived all present records of the topics, or those before the
+        offsets `up_to`.
+        """
+        if up_to is not None:
+            wanted = checks.places("up_to", up_to)
+        else:
+            of = checks.texts("topics", topics) or tuple(self.describe(group_id).end_offsets)
+            wanted = {(name, one): end for name in of for one, end in self._topics.end_offsets(name).items()}
+        return await self._wait(group_id, lambda group: is_done(group, wanted), done_words(wanted), timeout_s)
+
+    async def wait_records(
+        self,
+        group_id: str,
+        what: str,
+        records: int = 1,
+        topics: Topics = None,
+        *,
+        member: str | None = None,
+        timeout_s: float,
+    ) -> GroupView:
+        """Wait until so many records of a share group are held, released, archived or dead letters. Raises OnlyMuster
+        where the cluster does not report that.
+        """
+        condition = counted(what, records, checks.texts("topics", topics), member)
+
+        def holds(group: GroupView) -> object:
+            if any(getattr(view, what) < 0 for rows in group.records.values() for view in rows.values()):
+                raise OnlyMuster(
+                    f"only a Muster that this program has started reports which records are {COUNTS[what]}"
+                )
+            return condition.holds(group)
+
+        return await self._wait(group_id, holds, condition.what, timeout_s)
+
     async def _wait(
         self, group_id: str, holds: Callable[[GroupView], object], what: str, timeout_s: float
     ) -> GroupView:
@@ -243,6 +280,10 @@ class AdminGroups:
             self._cluster, self._topics, self.describe(group_id), checks.reset(to), checks.texts("topics", topics)
         )
 
+    def configure(self, group_id: str, configs: Mapping[str, object]) -> None:
+        """Set configs of the group, as Kafka's administrators do."""
+        configure(self._cluster, group_id, checks.properties("configs", configs))
+
     def rebalance(self, _: str) -> NoReturn:
         """Raises OnlyMuster."""
         raise OnlyMuster("a rebalance can be forced only on a Muster that this program has started")
@@ -258,6 +299,26 @@ class AdminGroups:
     def release(self, _: str) -> NoReturn:
         """Raises OnlyMuster."""
         raise OnlyMuster("joins can be held only on a Muster that this program has started")
+
+    def wait_acknowledgements_held(self, _: str, __: int, *, timeout_s: float) -> NoReturn:  # noqa: ARG002
+        """Raises OnlyMuster."""
+        raise OnlyMuster("acknowledgements can be held only on a Muster that this program has started")
+
+    def hold_acknowledgements(self, _: str) -> NoReturn:
+        """Raises OnlyMuster."""
+        raise OnlyMuster("acknowledgements can be held only on a Muster that this program has started")
+
+    def release_acknowledgements(self, _: str) -> NoReturn:
+        """Raises OnlyMuster."""
+        raise OnlyMuster("acknowledgements can be held only on a Muster that this program has started")
+
+    def expire_locks(self, _: str, __: str | None = None, **where: Any) -> NoReturn:  # noqa: ARG002
+        """Raises OnlyMuster."""
+        raise OnlyMuster("locks can be ended only on a Muster that this program has started")
+
+    def deliver_again(self, _: str, __: str, ___: int, ____: int) -> NoReturn:
+        """Raises OnlyMuster."""
+        raise OnlyMuster("records can be delivered again only on a Muster that this program has started")
 
     def wait_held(self, _: str, __: int, *, timeout_s: float) -> NoReturn:  # noqa: ARG002  # the signature of Groups
         """Raises OnlyMuster."""

@@ -30,6 +30,7 @@ class ControlledGroups(AdminGroups):
         self._faults = faults
         self.holding: set[str] = set()
         """The groups whose joins are held."""
+        self.holding_acknowledgements: set[str] = set()
 
     def _do(self, group_id: str, verb: str, body: object = None, method: str = "POST") -> dict[str, Any]:
         try:
@@ -97,6 +98,31 @@ class ControlledGroups(AdminGroups):
         released = int(self._do(group_id, "release")["released"])
         self.holding.discard(group_id)
         return released
+
+    def wait_acknowledgements_held(self, group_id: str, requests: int, *, timeout_s: float) -> Any:
+        checks.whole("requests", requests)
+
+        def holds(_: GroupView) -> bool:
+            return int(self._row(group_id)["acknowledgements_waiting"]) >= requests
+
+        what = f"{requests} requests with acknowledgements are held"
+        return self._wait(group_id, holds, what, timeout_s)
+
+    def hold_acknowledgements(self, group_id: str) -> None:  # type: ignore[override]
+        self._do(group_id, "hold-acknowledgements")
+        self.holding_acknowledgements.add(group_id)
+
+    def release_acknowledgements(self, group_id: str) -> int:  # type: ignore[override]
+        released = int(self._do(group_id, "release-acknowledgements")["released"])
+        self.holding_acknowledgements.discard(group_id)
+        return released
+
+    def expire_locks(self, group_id: str, member: str | None = None, **where: Any) -> int:  # type: ignore[override]
+        given = {name: value for name, value in {"member": member, **where}.items() if value is not None}
+        return int(self._do(group_id, "expire-locks", given)["records"])
+
+    def deliver_again(self, group_id: str, topic: str, partition: int, offset: int) -> None:  # type: ignore[override]
+        self._do(group_id, "deliver-again", {"topic": topic, "partition": partition, "offset": offset})
 
 
 class ControlledNodes(AdminNodes):
@@ -190,8 +216,10 @@ class ControlledVerbs(ClusterVerbs):
         return self._time.now().ahead_ms
 
     def tidy(self) -> None:
-        for group_id in self.groups.holding:
+        for group_id in list(self.groups.holding):
             self.groups.release(group_id)
+        for group_id in list(self.groups.holding_acknowledgements):
+            self.groups.release_acknowledgements(group_id)
         self._faults.clear()
         self._faults.forget()
         self._time.thaw()

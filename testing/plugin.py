@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from muster.testing.handles import Group, Topic
+    from muster.testing.group_handles import Group
+    from muster.testing.handles import Topic
     from muster.testing.reports import Used
     from muster.testing.server import Muster
 

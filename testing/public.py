@@ -7,7 +7,8 @@ from muster.testcontrol.errors import CannotBeDone, WaitFailed, WrongValue
 from muster.testcontrol.nodes import NodeView
 from muster.testcontrol.topics import NewRecord, Record
 from muster.testing.case import MusterTestCase
-from muster.testing.handles import AsyncGroup, AsyncNode, AsyncTopic, Group, Node, Topic
+from muster.testing.group_handles import AsyncGroup, Group
+from muster.testing.handles import AsyncNode, AsyncTopic, Node, Topic
 from muster.testing.server import AsyncMuster, Muster
 from muster.testing.server_lines import Line
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from muster.coordinator.config.listeners import show
 from muster.testcontrol import checks
 from muster.testcontrol.errors import WrongValue
-from muster.testing.handles import AsyncGroup, AsyncNode, AsyncTopic, Group, Node, Topic
+from muster.testing.group_handles import AsyncGroup, Group
+from muster.testing.handles import AsyncNode, AsyncTopic, Node, Topic
 from muster.testing.loop_bridge import LoopBridge, raise_failure
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, TopicsGiven, Value, merged

@@ -39,12 +39,16 @@ DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         # by default, a group would wait three seconds for more members
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "100",
-        # members of the consumer protocol see changes only in the answer to their next heartbeat
+        # members of the newer protocols see changes only in the answer to their next heartbeat
         "group.consumer.heartbeat.interval.ms": "100",
         "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.share.heartbeat.interval.ms": "100",
+        "group.share.min.heartbeat.interval.ms": "100",
+        "group.share.assignment.interval.ms": "0",
         # the log of each partition makes the start slower
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.num.partitions": "4",
         "broker.session.timeout.ms": "1000",
     }
 )

@@ -119,6 +119,7 @@ _ENDINGS: Final[dict[str, str]] = {
     "lock_over": "{who} held {records} until the lock was over",
     "session_ended": "{who} held {records} when its session ended",
     "dead_letter": "the dead-letter queue was given {records}",
+    "letter_lost": "the dead-letter queue could not take {records}",
 }
 _STATES: Final[dict[str, str]] = {
     "available": "available again",
@@ -134,7 +135,7 @@ def deliveries_failed(value: Value) -> str:
     records = f"{plural(value['records'], 'record')} of {value['topic']}-{value['partition']} ({offsets})"
     member = "a member" if value["member"] is None else f"member {short(value['member'])}"
     text = _ENDINGS.get(value["cause"], "{records}").format(who=member, records=records)
-    after = "" if value["cause"] == "dead_letter" else f" in delivery {value['deliveries']}"
+    after = "" if value["cause"] in ("dead_letter", "letter_lost") else f" in delivery {value['deliveries']}"
     more = f"; {plural(value['left_out'], 'more record')} before were not reported" if value["left_out"] else ""
     return f"{text}{after}: {_STATES.get(value['state'], value['state'])}{more}"
 

@@ -12,9 +12,13 @@ from muster.coordinator.groups.common.committed_offsets import position_of
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.consumer.group import topics_of
 from muster.coordinator.groups.consumer.target import preferred_assignor
+from muster.coordinator.groups.share.group import SHARE, ShareGroup
+from muster.coordinator.groups.share.member import ShareMember
+from muster.coordinator.groups.share.target import ASSIGNOR
 from muster.coordinator.history.event_writer import record_key
 from muster.coordinator.log import batches
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+from muster.coordinator.server import share_snapshots
 from muster.coordinator.server.group_views import DEAD, GroupView, MemberView, Offsets, Owned, no_group
 from muster.coordinator.server.server import Server
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC
@@ -76,6 +80,11 @@ class GroupNow:
         return None if core is None else core.state.groups.get(self.group_id)
 
     @property
+    def group(self) -> Any:
+        """The group itself; None when it has ended."""
+        return self._group
+
+    @property
     def kind(self) -> str:
         """The type of the group."""
         return getattr(self._group, "kind", "")
@@ -87,11 +96,11 @@ class GroupNow:
 
     @property
     def generation(self) -> int:
-        """The generation, or the group epoch of a consumer group; -1: neither is known."""
+        """The generation, or the group epoch of a consumer or share group; -1: neither is known."""
         group = self._group
         if isinstance(group, ClassicGroup):
             return group.generation
-        return group.epoch if group is not None and group.kind == CONSUMER else -1
+        return group.epoch if group is not None and group.kind in (CONSUMER, SHARE) else -1
 
     @property
     def protocol(self) -> str | None:
@@ -99,6 +108,8 @@ class GroupNow:
         group = self._group
         if isinstance(group, ClassicGroup):
             return group.protocol_name if group.state == STABLE else None
+        if isinstance(group, ShareGroup):
+            return ASSIGNOR.name
         return preferred_assignor(group, self._core.state.settings) if getattr(group, "kind", "") == CONSUMER else None
 
     @property
@@ -114,6 +125,8 @@ class GroupNow:
             return None
         if isinstance(group, ClassicGroup):
             return _classic(group, found)
+        if isinstance(group, ShareGroup):
+            return _share(group, found, core.state.image, core.state.configs.of_share(self.group_id).session_timeout_ms)
         if group.kind != CONSUMER:
             return None
         return _consumer(group, found, core.state.image, core.state.configs.of(self.group_id).session_timeout_ms)
@@ -144,9 +157,22 @@ def describe(server: Server, group_id: str) -> GroupView:
     for topic, partition in now.committed():
         offsets.setdefault(topic, {})[partition] = now.offset(topic, partition)["offset"]
     offsets = {topic: dict(sorted(rows.items())) for topic, rows in offsets.items()}
+    records = share_snapshots.records_of(server, now.group)
+    if records:
+        offsets = {topic: {one: its.start_offset for one, its in rows.items()} for topic, rows in records.items()}
     ends, starts = _ends(server, offsets, members)
     return GroupView(
-        group_id, now.kind, now.state, now.generation, now.protocol, members, offsets, ends, starts, now.node_id
+        group_id,
+        now.kind,
+        now.state,
+        now.generation,
+        now.protocol,
+        members,
+        offsets,
+        ends,
+        starts,
+        now.node_id,
+        records,
     )
 
 
@@ -243,6 +269,28 @@ def _consumer(group: Any, member: Any, image: TopicsImage, session_timeout_ms: i
         _named(((row[0], row[1]) for row in at.revoking), image),
         tuple(sorted(topics_of(said, group.resolved))),
         session_timeout_ms if classic is None else classic.session_timeout_ms,
+        False,
+        is_settled,
+    )
+
+
+def _share(group: ShareGroup, member: ShareMember, image: TopicsImage, session_timeout_ms: int) -> MemberView:
+    said, at = member.description, member.position
+    is_settled = at.epoch == group.assignment_epoch == group.epoch
+    owned = _named(at.assigned, image)
+    return MemberView(
+        member.member_id,
+        None,
+        said.client_id,
+        said.client_host,
+        SHARE,
+        at.epoch,
+        "has come to its target" if is_settled else f"has not come to epoch {group.epoch} yet",
+        owned,
+        _named(group.targets.get(member.member_id, ()), image),
+        {},
+        said.topics,
+        session_timeout_ms,
         False,
         is_settled,
     )

@@ -34,7 +34,7 @@ class MemberView:
     client_id: str
     host: str
     protocol: str
-    """"classic" or "consumer": the protocol of the member itself."""
+    """"classic", "consumer" or "share": the protocol of the member itself."""
     epoch: int
     doing: str
     assignment: Owned
@@ -62,12 +62,45 @@ class MemberView:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordsView:
+    """The records of one partition in a share group; -1 stands for what is not known.
+
+    `first_open`: the oldest record that is neither accepted nor archived, or the next offset. `lag`: how many such
+    records there are. `in_flight`: records that members hold; `held`: how many each member holds. `retried`: records
+    with failed deliveries that are not done. The other figures count since the server's start.
+    """
+
+    start_offset: int
+    end_offset: int
+    first_open: int
+    lag: int
+    in_flight: int = -1
+    retried: int = -1
+    held: Mapping[str, int] = field(default_factory=dict)
+    accepted: int = -1
+    released: int = -1
+    """Deliveries that ended without success, after which the record was available again."""
+    archived: int = -1
+    dead_letters: int = -1
+
+    def __str__(self) -> str:
+        names = ("lag", "in_flight", "retried", "accepted", "released", "archived", "dead_letters")
+        known = [f"{getattr(self, name)} {name.replace('_', ' ')}" for name in names[1:] if getattr(self, name) > 0]
+        return ", ".join([f"lag {self.lag}" if self.lag >= 0 else "an unknown lag", *known])
+
+
+Records = Mapping[str, Mapping[int, RecordsView]]
+"""The records of a share group, by topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupView:
     """A group at one moment. A group that does not exist is `DEAD` and has no members.
 
-    `kind`: "classic", "consumer" (KIP-848), or "" if the group does not exist. `generation`: the generation, or the
-    group epoch of a consumer group. `protocol`: the assignor. `end_offsets`: the end offsets of topics that the group
-    has committed to, owns or subscribes to. `starts`: the start offsets of these partitions.
+    `kind`: "classic", "consumer" (KIP-848), "share", or "" if the group does not exist. `generation`: the generation,
+    or the group epoch. `protocol`: the assignor. `offsets`: committed, or a share group's start offsets. `end_offsets`:
+    the end offsets of topics that the group has committed to, owns or subscribes to. `starts`: the start offsets of
+    these partitions.
     """
 
     group_id: str
@@ -81,6 +114,8 @@ class GroupView:
     starts: Offsets
     node: int = -1
     """The id of the node that coordinates the group; -1: no node does."""
+    records: Records = field(default_factory=dict)
+    """The records of a share group, by topic and partition. Other groups have none."""
 
     @property
     def assignment(self) -> Mapping[str, Mapping[int, str]]:
@@ -93,7 +128,11 @@ class GroupView:
 
     @property
     def lag(self) -> Offsets:
-        """The number of records after the committed offset, or of all records without one, for each partition."""
+        """The number of records after the committed offset, or of all records without one, for each partition. In a
+        share group: the number of records that are neither accepted nor archived.
+        """
+        if self.records:
+            return {topic: {one: max(its.lag, 0) for one, its in rows.items()} for topic, rows in self.records.items()}
         found: dict[str, dict[int, int]] = {}
         for topic, ends in self.end_offsets.items():
             committed = self.offsets.get(topic, {})
@@ -135,6 +174,7 @@ class GroupView:
                 for name in ("assignment", "offsets", "end_offsets", "lag")
             },
             "total_lag": self.total_lag,
+            "records": {topic: _texts(_as_dicts(rows)) for topic, rows in self.records.items()},
         }
 
     def as_fields(self) -> dict[str, Any]:
@@ -145,7 +185,12 @@ class GroupView:
     def of_fields(cls, given: Mapping[str, Any]) -> GroupView:
         """The group that `as_fields` has described in `given`."""
         offsets = {name: {topic: _numbers(rows) for topic, rows in given[name].items()} for name in _OFFSETS}
-        return cls(**{**given, **offsets, "members": tuple(map(_member_of, given["members"]))})
+        members = tuple(map(_member_of, given["members"]))
+        records = {
+            topic: {int(one): RecordsView(**its) for one, its in rows.items()}
+            for topic, rows in given.get("records", {}).items()
+        }
+        return cls(**{**given, **offsets, "members": members, "records": records})
 
     def __str__(self) -> str:
         if self.state == DEAD:
@@ -155,7 +200,10 @@ class GroupView:
         if self.protocol:
             summary += f", {self.protocol}"
         lines = [summary, *(f"  {one}" for one in self.members)]
-        lines += [f"  lag of {topic}: {_lag_words(rows)}" for topic, rows in self.lag.items() if any(rows.values())]
+        if self.records:
+            lines += [f"  {topic}-{one}: {its}" for topic, rows in self.records.items() for one, its in rows.items()]
+        else:
+            lines += [f"  lag of {topic}: {_lag_words(rows)}" for topic, rows in self.lag.items() if any(rows.values())]
         return "\n".join(lines)
 
 
@@ -199,6 +247,10 @@ def _numbers(rows: Mapping[str, int]) -> dict[int, int]:
 
 def _texts(rows: Mapping[int, Any]) -> dict[str, Any]:
     return {str(partition): value for partition, value in rows.items()}
+
+
+def _as_dicts(rows: Mapping[int, RecordsView]) -> dict[int, dict[str, Any]]:
+    return {one: asdict(its) for one, its in rows.items()}
 
 
 def _owned_words(owned: Owned) -> str:

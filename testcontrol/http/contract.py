@@ -170,7 +170,7 @@ def _member(one: MemberView) -> dict[str, Any]:
         "assignment": _owned(one.assignment),
         "owned": _owned(one.revoking),
         "subscription": list(one.subscribed),
-        "epoch": one.epoch if one.protocol == "consumer" else None,
+        "epoch": None if one.protocol == "classic" else one.epoch,
         "doing": one.doing,
         "session_timeout_ms": one.session_timeout_ms,
     }
@@ -191,6 +191,16 @@ def offsets_json(view: GroupView) -> dict[str, Any]:
             total += lag or 0
             rows.append({"topic": name, "partition": index, "offset": offset, "end_offset": end, "lag": lag})
     return {"offsets": rows, "lag": total}
+
+
+def records_json(view: GroupView) -> dict[str, Any]:
+    """The contract's `GroupRecords`."""
+    rows = [
+        {"topic": name, "partition": index, **asdict(its), "held": dict(its.held)}
+        for name, partitions in view.records.items()
+        for index, its in partitions.items()
+    ]
+    return {"records": rows, "lag": view.total_lag}
 
 
 def node_json(view: NodeView) -> dict[str, Any]:

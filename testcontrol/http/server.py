@@ -35,6 +35,7 @@ from muster.testcontrol.http.contract import (
     contract,
     group_json,
     offsets_json,
+    records_json,
     topic_json,
 )
 from muster.testcontrol.machine import ControlledMachine
@@ -59,6 +60,17 @@ OPERATIONS: Final[Mapping[str, Verb]] = {
     "history": verbs.history,
     "waitStable": verbs.wait_stable,
     "waitConsumed": verbs.wait_consumed,
+    "configureGroup": verbs.configure_group,
+    "groupRecords": lambda control, call: records_json(control.groups.describe(call.path["group"])),
+    "waitAcknowledged": verbs.wait_acknowledged,
+    "waitRecords": verbs.wait_records,
+    "expireLocks": verbs.expire_locks,
+    "deliverAgain": verbs.done(verbs.deliver_again),
+    "holdAcknowledgements": verbs.done(lambda control, call: control.groups.hold_acknowledgements(call.path["group"])),
+    "releaseAcknowledgements": lambda control, call: {
+        **DONE,
+        "released": control.groups.release_acknowledgements(call.path["group"]),
+    },
     "rebalance": verbs.done(lambda control, call: control.groups.rebalance(call.path["group"])),
     "expireMember": verbs.done(lambda control, call: control.groups.expire(call.path["group"], verbs.member(call))),
     "removeMember": verbs.done(lambda control, call: control.groups.remove(call.path["group"], verbs.member(call))),

@@ -23,11 +23,13 @@ from muster.testcontrol.http.contract import (
     offsets_json,
     query_number,
     record_json,
+    records_json,
     topic_json,
 )
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import NewRecord
 from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS
+from muster.testcontrol.waits import COUNTS
 from muster.version import VERSION
 
 
@@ -220,6 +222,7 @@ def group(control: ServerControl, call: VerbCall) -> Answer:
         "coordinator": control.nodes.coordinator_of(group_id),
         "view": view.as_fields(),
         "waiting": control.joins.waiting(group_id),
+        "acknowledgements_waiting": control.acknowledgements.waiting(group_id),
     }
     return {**group_json(control, view), **more}
 
@@ -259,6 +262,52 @@ async def wait_consumed(control: ServerControl, call: VerbCall) -> Answer:
     what = f"has committed all but {lag} records of {name}"
     view = await control.groups.wait_until(group_id, is_near, what=what, topics=name, timeout_s=timeout_s)
     return offsets_json(view)
+
+
+async def configure_group(control: ServerControl, call: VerbCall) -> Answer:
+    configs = call.body.required("configs", dict)
+    call.body.end()
+    await control.groups.configure(call.path["group"], configs)
+    return DONE
+
+
+async def wait_acknowledged(control: ServerControl, call: VerbCall) -> Answer:
+    body = call.body
+    name, timeout_s = body.required("topic", str), body.number("timeout_ms", WAIT_MS) / 1000
+    body.end()
+    view = await control.groups.wait_acknowledged(call.path["group"], name, timeout_s=timeout_s)
+    return records_json(view)
+
+
+async def wait_records(control: ServerControl, call: VerbCall) -> Answer:
+    body = call.body
+    what, records = body.required("what", str), body.number("records", 1, 1)
+    name, member = body.optional("topic", str), body.optional("member", str)
+    timeout_s = body.number("timeout_ms", WAIT_MS) / 1000
+    body.end()
+    if what not in COUNTS:
+        raise WrongValue(checks.sentence("what", what, f"one of {', '.join(COUNTS)}"))
+    group_id = call.path["group"]
+    view = await control.groups.wait_records(group_id, what, records, name, member=member, timeout_s=timeout_s)
+    return records_json(view)
+
+
+def expire_locks(control: ServerControl, call: VerbCall) -> Answer:
+    body = call.body
+    member = body.optional("member", str)
+    where = {
+        "topic": body.optional("topic", str),
+        **{name: body.optional(name, int) for name in ("partition", "offset", "last_offset")},
+    }
+    body.end()
+    return {**DONE, "records": control.groups.expire_locks(call.path["group"], member, **where)}
+
+
+def deliver_again(control: ServerControl, call: VerbCall) -> None:
+    body = call.body
+    name, partition, offset = body.required("topic", str), body.required("partition", int), body.required("offset", int)
+    body.end()
+    control.groups.deliver_again(call.path["group"], name, partition, offset)
 
 
 def member(call: VerbCall) -> str:

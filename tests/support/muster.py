@@ -23,6 +23,8 @@ QUICK = {
     "group.min.session.timeout.ms": "100",
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
+    "group.share.assignment.interval.ms": "0",
+    "share.coordinator.state.topic.num.partitions": "2",
 }
 
 

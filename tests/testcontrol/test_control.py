@@ -18,6 +18,7 @@ from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import NewRecord
 from tests.e2e.aio import consuming
 from tests.support.muster import until
+from tests.support.share_members import share_member
 from tests.testcontrol.controls import ControlClient
 from tests.testcontrol.server import bootstrap, controlled
 
@@ -60,7 +61,46 @@ async def test_every_verb_of_the_control_works() -> None:
             nodes = await ask("POST", f"/v1/nodes/2/{verb}")
             assert [one["state"] for one in nodes["nodes"]] == ["up", state]
         assert len((await ask("GET", "/v1/nodes"))["nodes"]) == 2
-        assert set(OPERATIONS) - control.asked == set()
+        assert set(OPERATIONS) - control.asked == SHARE_OPERATIONS
+
+
+SHARE_OPERATIONS = {
+    "configureGroup", "groupRecords", "waitAcknowledged", "waitRecords", "expireLocks", "deliverAgain",
+    "holdAcknowledgements", "releaseAcknowledgements",
+}  # fmt: skip
+
+
+async def test_every_verb_on_the_records_of_share_groups_works() -> None:
+    async with with_control(topics=["t:1"]) as (control, found):
+        ask, group = control.ask, "/v1/groups/g"
+        await found.topics.produce("t", [NewRecord(b"a"), NewRecord(b"b"), NewRecord(b"c")])
+        await ask("POST", f"{group}/configure", {"configs": {"share.delivery.count.limit": 3}})
+        async with share_member(found.server, "g", "w", "t") as member:
+            assert await member.fetch() == [(0, 0, 2, 1)]
+            held = await ask("POST", f"{group}/wait-records", {"what": "in_flight", "records": 3, "member": "w"})
+            assert held["records"][0]["held"] == {"w": 3}
+            await ask("POST", f"{group}/deliver-again", {"topic": "t", "partition": 0, "offset": 1})
+            assert (await ask("POST", f"{group}/expire-locks", {"member": "w", "topic": "t"}))["records"] == 2
+            again = await member.fetch()
+            assert sum(last - first + 1 for _, first, last, _ in again) == 3
+            await ask("POST", f"{group}/hold-acknowledgements")
+            acks = [(first, last, 1) for _, first, last, _ in again]
+            acknowledging = asyncio.create_task(member.acknowledge({0: acks}))
+            while (await ask("GET", group))["acknowledgements_waiting"] < 1:
+                pass
+            assert (await ask("POST", f"{group}/release-acknowledgements"))["released"] == 1
+            assert await acknowledging == [0]
+            assert (await ask("POST", f"{group}/wait-acknowledged", {"topic": "t"}))["lag"] == 0
+            records = await ask("GET", f"{group}/records")
+            assert [(one["accepted"], one["released"]) for one in records["records"]] == [(3, 3)]
+            refused = await control.refused("POST", f"{group}/wait-records", {"what": "eaten"})
+            assert refused["message"].startswith("what is 'eaten'; one of in_flight, released, archived, dead_letters")
+            for verb in ("expire-locks", "deliver-again"):
+                body = {"topic": "t", "partition": 0, "offset": 1}
+                assert (await control.refused("POST", f"{group}/{verb}", body))["code"] == "conflict"
+            body = {"configs": {"share.delivery.count.limit": "many"}}
+            assert (await control.refused("POST", f"{group}/configure", body))["code"] == "conflict"
+        assert control.asked >= SHARE_OPERATIONS
 
 
 async def _topics(control: ControlClient) -> None:

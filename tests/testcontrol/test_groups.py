@@ -17,7 +17,8 @@ from muster.coordinator.log import batches
 from muster.coordinator.server import Server
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
 from muster.testcontrol.groups import Groups
-from muster.testcontrol.interceptors import HeldJoins
+from muster.testcontrol.interceptors import held_acknowledgements, held_joins
+from muster.testcontrol.shares import Shares
 from tests.e2e.aio import consuming
 from tests.e2e.sync_clients import confluent_consumer
 from tests.support.muster import running
@@ -45,10 +46,10 @@ class World:
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    joins = HeldJoins()
+    joins = held_joins()
     properties = {"group.consumer.heartbeat.interval.ms": "100", "group.consumer.min.heartbeat.interval.ms": "100"}
     async with running(properties, topics=["orders:6"], intercept=joins.intercept) as server:
-        yield World(server, Groups(server, joins))
+        yield World(server, Groups(server, joins, held_acknowledgements(), Shares(server)))
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""The examples of docs/testing.md are pasted unchanged, and run. So is examples/test_recipes.py."""
+"""The examples of docs/testing.md are pasted unchanged, and run. So are examples/test_recipes.py and
+examples/test_share_recipes.py.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from tests.support.pasted_docs import ROOT, Block, blocks
 
 PAGE = "docs/testing.md"
 MORE = ROOT / "examples" / "test_recipes.py"
-RECIPES = 11
+SHARES = ROOT / "examples" / "test_share_recipes.py"
+RECIPES = 15
 
 
 def paste(pytester: pytest.Pytester) -> int:
@@ -18,7 +21,7 @@ def paste(pytester: pytest.Pytester) -> int:
     [shared] = blocks(PAGE, "python", name="shared")
     recipes = blocks(PAGE, "python", name="recipe")
     files = {f"test_recipe_{one.line}": f"{shared.text}\n\n{one.text}" for one in recipes}
-    files["test_recipes"] = MORE.read_text(encoding="utf-8")
+    files |= {path.stem: path.read_text(encoding="utf-8") for path in (MORE, SHARES)}
     assert sum(text.count("def test_") for text in files.values()) == RECIPES
     [first] = blocks(PAGE, "python", name="first")
     pytester.makepyfile(test_first=first.text, **files)

@@ -69,7 +69,7 @@ def handle_incremental_alter_configs(
         present = _present(node, context, kind, name)
         if kind == Kind.BROKER:
             _check_broker(node, name, broker_after(row.configs, present))
-        yield from _change(node, kind, name, applied(kind, row.configs, present), request.validate_only)
+        yield from changing(node, kind, name, applied(kind, row.configs, present), request.validate_only)
 
     responses = yield from _alter_all(
         node, request.resources, alter, incremental.AlterConfigsResourceResponse, request.validate_only
@@ -91,7 +91,7 @@ def handle_alter_configs(
         if kind == Kind.BROKER:
             _check_broker(node, name, given)
         changes: Changes = {key: None for key in present if key not in given}
-        yield from _change(node, kind, name, {**changes, **given}, request.validate_only)
+        yield from changing(node, kind, name, {**changes, **given}, request.validate_only)
 
     responses = yield from _alter_all(
         node, request.resources, alter, full.AlterConfigsResourceResponse, request.validate_only
@@ -163,7 +163,8 @@ def _check_broker(node: Node, name: str, after: Mapping[str, str]) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
-def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: bool) -> Job[None]:
+def changing(node: Node, kind: int, name: str, changes: Changes, validate_only: bool) -> Job[None]:
+    """Change the configs of a resource, if they are valid. Raises `ApiError`."""
     present = node.topics.state.resource_configs(kind, name)
     after = {key: text for key, text in {**present, **changes}.items() if text is not None}
     try:

@@ -296,7 +296,7 @@ def _leave(step: Step, request: ShareGroupHeartbeatRequest, group: Group | None)
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not isinstance(group, ShareGroup):
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
-    _remove(step, group, _known_member(group, member_id), events.LEFT)
+    remove(step, group, _known_member(group, member_id), events.LEFT)
     return ShareGroupHeartbeatResponse(0, 0, None, member_id, request.member_epoch)
 
 
@@ -305,10 +305,10 @@ def on_deadline(step: Step, group: ShareGroup, deadline: Due) -> None:
     assert isinstance(deadline, ShareMember)
     timeout_ms = step.state.configs.of_share(group.group_id).session_timeout_ms
     if not step.put_off(deadline, step.state.deadlines.rang_ms - timeout_ms, timeout_ms):
-        _remove(step, group, deadline, events.SESSION_EXPIRED)
+        remove(step, group, deadline, events.SESSION_EXPIRED)
 
 
-def _remove(step: Step, group: ShareGroup, member: ShareMember, cause: str) -> None:
+def remove(step: Step, group: ShareGroup, member: ShareMember, cause: str) -> None:
     """Remove a member. The group gets a new epoch; the next heartbeat computes the new targets."""
     group_id, state = group.group_id, group.state
     history.removed(step, group, member, cause)

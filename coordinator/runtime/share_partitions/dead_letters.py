@@ -67,13 +67,15 @@ class DeadLetterQueues:
         self._live = live
         self._run_behind = run_behind
 
-    def queue(self, share: LedSharePartition, letter: DeadLetter, done: Callable[[], object]) -> None:
+    def queue(self, share: LedSharePartition, letter: DeadLetter, done: Callable[[bool], object]) -> None:
         """See `DeadLetters`."""
         self._run_behind(self._queuing(share, letter, done))
 
-    def _queuing(self, share: LedSharePartition, letter: DeadLetter, done: Callable[[], object]) -> Job[None]:
+    def _queuing(self, share: LedSharePartition, letter: DeadLetter, done: Callable[[bool], object]) -> Job[None]:
+        is_queued = False
         try:
             yield from self._writing(share, letter)
+            is_queued = True
         except (ApiError, LogError, OSError) as error:
             log.error(
                 "records are archived, but not in the dead-letter queue",
@@ -83,7 +85,7 @@ class DeadLetterQueues:
                 queue=share.config.dead_letter_topic,
                 reason=error.message if isinstance(error, ApiError) else str(error),
             )
-        done()
+        done(is_queued)
 
     def _writing(self, share: LedSharePartition, letter: DeadLetter) -> Job[None]:
         partition = self._partition((yield from self._topic(share)), share.key.partition)

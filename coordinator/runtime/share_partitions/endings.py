@@ -21,7 +21,12 @@ REJECTED: Final = "rejected"
 LOCK_OVER: Final = "lock_over"
 SESSION_ENDED: Final = "session_ended"
 DEAD_LETTER: Final = "dead_letter"
-"""The causes. DEAD_LETTER: the dead-letter queue has the records now, or could not take them."""
+LETTER_LOST: Final = "letter_lost"
+"""The causes. DEAD_LETTER: the dead-letter queue has the records now. LETTER_LOST: it could not take them."""
+
+
+NEVER_GONE: Final = frozenset((REJECTED, DEAD_LETTER, LETTER_LOST))
+"""With these causes, a record is archived because of its deliveries, and not because the log does not have it."""
 
 
 class Held(NamedTuple):
@@ -67,7 +72,7 @@ class Endings:
             self._began_ms, self._reported = now_ms, 0
         for first, last, state, deliveries in change.rows:
             cause = REJECTED if first in change.rejected else ending.cause
-            is_gone = state == ARCHIVED and deliveries < limit and cause not in (REJECTED, DEAD_LETTER)
+            is_gone = state == ARCHIVED and deliveries < limit and cause not in NEVER_GONE
             if state == ACKNOWLEDGED or is_gone:
                 continue
             records = last - first + 1

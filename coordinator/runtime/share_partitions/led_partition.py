@@ -16,6 +16,7 @@ from muster.coordinator.groups.common.events import Event
 from muster.coordinator.log import LogError
 from muster.coordinator.runtime.share_partitions.endings import (
     DEAD_LETTER,
+    LETTER_LOST,
     LOCK_OVER,
     RELEASED,
     SESSION_ENDED,
@@ -65,8 +66,8 @@ CLOSING: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, *_AS_THEY_ARE))
 class DeadLetters(Protocol):
     """Takes the records that go to the dead-letter queue."""
 
-    def queue(self, share: LedSharePartition, letter: DeadLetter, done: Callable[[], object]) -> None:
-        """Write the records to the queue of the group. `done` is called when they are there, or cannot be."""
+    def queue(self, share: LedSharePartition, letter: DeadLetter, done: Callable[[bool], object]) -> None:
+        """Write the records to the queue of the group. `done` is called with whether they are there."""
 
 
 class Machine(NamedTuple):
@@ -80,6 +81,8 @@ class Machine(NamedTuple):
     """Called when a share partition was closed."""
     report: Callable[[Event], object]
     """Takes the events for the histories of the groups."""
+    ended: Callable[[StateKey, Ending, Change], object]
+    """Called when a change of records is durable."""
 
 
 class LedSharePartition:
@@ -293,6 +296,7 @@ class LedSharePartition:
         if refusal is None:
             place = self.partition.topic, self.key.partition
             limit = self.core.settings.max_deliveries
+            self._machine.ended(self.key, ending, change)
             for event in self._endings.events(self.key.group_id, place, ending, change, limit, now_ms):
                 self._machine.report(event)
         done(refusal)
@@ -306,9 +310,10 @@ class LedSharePartition:
         for letter in letters:
             self._machine.dead_letters.queue(self, letter, partial(self._queued, letter))
 
-    def _queued(self, letter: DeadLetter) -> None:
+    def _queued(self, letter: DeadLetter, is_queued: bool) -> None:
         if not self.is_closed:
-            self._persist(self.core.letter_is_queued(letter.row), _nothing, Ending(DEAD_LETTER))
+            ending = Ending(DEAD_LETTER if is_queued else LETTER_LOST)
+            self._persist(self.core.letter_is_queued(letter.row), _nothing, ending)
 
     # ---- those who wait
 

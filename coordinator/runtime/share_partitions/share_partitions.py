@@ -9,8 +9,10 @@ from typing import Final
 
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.properties.live import Live
+from muster.coordinator.runtime.share_partitions.endings import Ending
 from muster.coordinator.runtime.share_partitions.group_configs import ShareConfig, share_config
 from muster.coordinator.runtime.share_partitions.led_partition import DeadLetters, LedSharePartition, Machine
+from muster.coordinator.share.partition import Change
 from muster.coordinator.share.sessions import ShareSessions
 from muster.coordinator.share_state.persister import Persister, StateKey
 from muster.coordinator.system.clock import Clock
@@ -38,7 +40,9 @@ class SharePartitions:
         report: Callable[[Event], object] = lambda _: None,
     ) -> None:
         """`features`: returns the feature levels in the metadata log. `report`: takes events for groups' histories."""
-        self._machine = Machine(clock, persister, dead_letters, run_behind, self._closed, report)
+        self._machine = Machine(clock, persister, dead_letters, run_behind, self._closed, report, self._ended)
+        self.on_ended: Callable[[StateKey, Ending, Change], object] | None = None
+        """Called when a change of records is durable. None means that nobody watches; the test control does."""
         self._live = live
         self._features = features
         self._own: dict[str, Mapping[str, str]] = {}
@@ -126,6 +130,10 @@ class SharePartitions:
             self._load(self._to_load.popleft())
             yield None
         self._is_loading = False
+
+    def _ended(self, key: StateKey, ending: Ending, change: Change) -> None:
+        if self.on_ended is not None:
+            self.on_ended(key, ending, change)
 
     def _closed(self, share: LedSharePartition) -> None:
         group_id = share.key.group_id
