@@ -140,8 +140,8 @@ class Groups:
         up_to: Mapping[tuple[str, int], int] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> GroupView:
-        """Wait until all present records of these topics, or those before these offsets, are accepted or archived in a
-        share group. Without topics, the wait covers all topics that its members read. Raises WaitFailed.
+        """Wait until all present records of these topics are accepted or archived in a share group. Without topics, the
+        wait covers all topics that its members read. `up_to`: until those before these offsets are. Raises WaitFailed.
         """
         names = checks.texts("topics", topics)
         condition = waits.acknowledged(self._server, names, up_to, lambda: self.describe(group_id))
@@ -273,16 +273,16 @@ class Groups:
         offset: int | None = None,
         last_offset: int | None = None,
     ) -> int:
-        """End the locks of records of a share group now: those of a member, of a topic or partition, of one record, or
-        of the records from `offset` to `last_offset`. Returns how many. Raises CannotBeDone, WrongValue.
+        """End the locks of records of a share group now, and return how many records these are. The locks are those of
+        a member, a topic, a partition, one record, or the records up to `last_offset`. Raises CannotBeDone, WrongValue.
         """
         where = Where(*checks.records(topic, partition, offset, last_offset))
         member_id = None if member is None else self._member(group_id, member).member_id
         return self._shares.expire_locks(group_id, member_id, where)
 
     def deliver_again(self, group_id: str, topic: str, partition: int, offset: int) -> None:
-        """Have a record of a share group delivered again: if a member holds the record, its lock ends now, and its
-        acknowledgement is refused. Raises CannotBeDone where Kafka would not deliver it again.
+        """Have a record of a share group delivered again. If a member holds the record, its lock ends now. Its
+        acknowledgement is then refused. Raises CannotBeDone where Kafka would not deliver it again.
         """
         checks.records(topic, partition, offset, None)
         self._shares.deliver_again(group_id, topic, partition, offset)

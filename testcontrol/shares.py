@@ -14,7 +14,7 @@ from muster.coordinator.runtime.share_partitions.endings import DEAD_LETTER, NEV
 from muster.coordinator.runtime.share_partitions.led_partition import LedSharePartition
 from muster.coordinator.server import Server, share_snapshots
 from muster.coordinator.server.group_views import GroupView, Records
-from muster.coordinator.share.in_flight import ACKNOWLEDGED, ACQUIRED, AVAILABLE, TERMINAL
+from muster.coordinator.share.in_flight import ACKNOWLEDGED, ACQUIRED, AVAILABLE, TERMINAL, Run
 from muster.coordinator.share.partition import Change
 from muster.coordinator.share_state.persister import StateKey
 from muster.testcontrol.errors import CannotBeDone
@@ -34,6 +34,10 @@ class Where(NamedTuple):
     def has(self, share: LedSharePartition) -> bool:
         """Whether a share partition may have such records."""
         return self.topic in (None, share.partition.topic) and self.partition in (None, share.key.partition)
+
+    def overlaps(self, run: Run) -> bool:
+        """Whether some records of a run have such offsets."""
+        return run.first <= self.last and run.last >= self.first
 
 
 class Outcomes:
@@ -131,7 +135,7 @@ class Shares:
         if share is None:
             raise CannotBeDone(f"no member of group {group_id} reads {topic}-{partition} now")
         core = share.core
-        runs = [run for batch in core.overlapping(offset, offset) for run in batch.holding(offset, offset)]
+        runs = [batch.state_at(offset) for batch in core.overlapping(offset, offset)]
         if offset < core.start_offset or (runs and runs[0].state in TERMINAL):
             raise CannotBeDone(f"the group is done with {name}: {ALTER}")
         if not runs:
@@ -162,7 +166,7 @@ def _end_locks(share: LedSharePartition, member_id: str | None, where: Where, no
     """Let the locks of these records end at this time. Returns how many records these are."""
     core, count = share.core, 0
     for batch in core.overlapping(max(where.first, core.start_offset), where.last):
-        runs = [run for run in batch.holding(where.first, where.last) if _is_held(run.state, run.member, member_id)]
+        runs = [run for run in batch.runs if _is_held(run.state, run.member, member_id) and where.overlaps(run)]
         if any(run.first < where.first or run.last > where.last for run in runs):
             batch.is_divided = True
             runs = [run for run in batch.within(where.first, where.last) if _is_held(run.state, run.member, member_id)]

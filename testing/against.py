@@ -213,8 +213,8 @@ class AdminGroups:
     async def wait_acknowledged(
         self, group_id: str, topics: Topics = None, *, up_to: Mapping[tuple[str, int], int] | None, timeout_s: float
     ) -> GroupView:
-        """Wait until the share group has accepted or archived all present records of the topics, or those before the
-        offsets `up_to`.
+        """Wait until the share group has accepted or archived all present records of the topics. `up_to`: those before
+        these offsets.
         """
         if up_to is not None:
             wanted = checks.places("up_to", up_to)

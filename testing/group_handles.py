@@ -106,8 +106,8 @@ class _GroupVerbs(Handle):
         up_to: Mapping[tuple[str, int], int] | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> GroupView:
-        """Wait until the share group has accepted or archived all present records of these topics, or those before the
-        offsets `up_to`. `topics` None: all topics that its members read. Raises WaitFailed.
+        """Wait until the share group has accepted or archived all present records of these topics. `topics` None: all
+        topics that its members read. `up_to`: only the records before these offsets count. Raises WaitFailed.
         """
         return self._behind().groups.wait_acknowledged(self.id, topics, up_to=up_to, timeout_s=timeout)
 
@@ -126,14 +126,14 @@ class _GroupVerbs(Handle):
 
     @wait
     def wait_released(self, records: int = 1, topics: Topics = None, *, timeout: float = DEFAULT_TIMEOUT) -> GroupView:
-        """Wait until so many records were delivered without success, and were then available again, since the server's
-        start: a member released them, or left, or its lock was over. Raises WaitFailed.
+        """Wait until so many deliveries have ended without success since the server's start. The records were then
+        available again: a member released them, or left, or its lock was over. Raises WaitFailed.
         """
         return self._behind().groups.wait_records(self.id, "released", records, topics, timeout_s=timeout)
 
     @wait
     def wait_archived(self, records: int = 1, topics: Topics = None, *, timeout: float = DEFAULT_TIMEOUT) -> GroupView:
-        """Wait until so many records were archived since the server's start: they were rejected, or delivered as often
+        """Wait until so many records were archived since the server's start. They were rejected, or delivered as often
         as the share group allows. Raises WaitFailed.
         """
         return self._behind().groups.wait_records(self.id, "archived", records, topics, timeout_s=timeout)
@@ -171,9 +171,9 @@ class _GroupVerbs(Handle):
 
     @verb
     def reset_offsets(self, to: Reset, topics: Topics = None) -> Offsets:
-        """Set the group's committed offsets, or a share group's start offsets, in these topics (None: in all topics
-        that have such offsets), and return them. Raises CannotBeDone if a topic does not exist, or the group has
-        members (Kafka does not allow that).
+        """Set the group's committed offsets, or a share group's start offsets, and return them. `topics` None: in
+        all topics that have such offsets. Raises CannotBeDone if a topic does not exist, or the group has members
+        (Kafka does not allow that).
         """
         return self._behind().groups.reset_offsets(self.id, to, topics)
 
@@ -205,8 +205,8 @@ class _GroupVerbs(Handle):
         offset: int | None = None,
         last_offset: int | None = None,
     ) -> int:
-        """End the locks of records of the share group now: of this member, of a topic or partition, of one record, or
-        of the records from `offset` to `last_offset`. Returns how many records these are. Raises CannotBeDone.
+        """End the locks of records of the share group now, and return how many records these are. The locks are those
+        of a member, a topic, a partition, one record, or the records up to `last_offset`. Raises CannotBeDone.
         """
         name = None if member is None else name_of(member)
         where = {"topic": topic, "partition": partition, "offset": offset, "last_offset": last_offset}

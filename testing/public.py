@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.coordinator.server.group_views import GroupView, MemberView
+from muster.coordinator.server.group_views import GroupView, MemberView, RecordsView
 from muster.testcontrol.errors import CannotBeDone, WaitFailed, WrongValue
 from muster.testcontrol.nodes import NodeView
 from muster.testcontrol.topics import NewRecord, Record
@@ -28,6 +28,7 @@ __all__ = [
     "Node",
     "NodeView",
     "Record",
+    "RecordsView",
     "Topic",
     "WaitFailed",
     "WrongValue",

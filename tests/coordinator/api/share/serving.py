@@ -115,18 +115,18 @@ class Letters:
 
     def __init__(self) -> None:
         self.queued: list[DeadLetter] = []
-        self.waiting: list[Callable[[], object]] = []
+        self.waiting: list[Callable[[bool], object]] = []
 
-    def queue(self, share: LedSharePartition, letter: DeadLetter, done: Callable[[], object]) -> None:
+    def queue(self, share: LedSharePartition, letter: DeadLetter, done: Callable[[bool], object]) -> None:
         del share
         self.queued.append(letter)
         self.waiting.append(done)
 
-    def take(self) -> None:
-        """Say that the letters are in the queue."""
+    def take(self, *, is_queued: bool = True) -> None:
+        """Say that the letters are in the queue, or could not be written."""
         waiting, self.waiting = self.waiting, []
         for done in waiting:
-            done()
+            done(is_queued)
 
 
 def serve_shares(

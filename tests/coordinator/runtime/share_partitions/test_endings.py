@@ -59,6 +59,13 @@ def test_dead_letters_have_two_events() -> None:
     assert reported(serving) == [("dead_letter", None, 0, 0, 1, "archived")]
 
 
+def test_a_letter_that_the_queue_could_not_take_is_said_to_be_lost() -> None:
+    serving = begun(errors_deadletterqueue_topic_name="dead")
+    serving.acknowledge("a", 2, {T: [(0, 0, [REJECT]), (1, 9, [ACCEPT])]})
+    serving.letters.take(is_queued=False)
+    assert reported(serving)[1:] == [("letter_lost", None, 0, 0, 1, "archived")]
+
+
 def test_a_busy_partition_counts_what_it_does_not_report() -> None:
     endings = Endings()
     rows = [Row(first, first, AVAILABLE, 1) for first in range(0, 100, 2)] + [Row(200, 200, ACKNOWLEDGED, 1)]
