@@ -134,19 +134,6 @@ def print_rows(head: Sequence[str], rows: Sequence[Sequence[object]], *, as_json
         print_json(dict(zip(names, row, strict=True)))
 
 
-def ranges(numbers: Sequence[int]) -> str:
-    """Write partition numbers in short form: 0-3,7."""
-    parts: list[str] = []
-    ordered = sorted(numbers)
-    start = 0
-    for index in range(1, len(ordered) + 1):
-        if index == len(ordered) or ordered[index] != ordered[index - 1] + 1:
-            first, last = ordered[start], ordered[index - 1]
-            parts.append(str(first) if first == last else f"{first}-{last}")
-            start = index
-    return ",".join(parts)
-
-
 def _cell(value: object) -> str:
     return "-" if value is None or value == "" else shown(str(value))
 

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from muster.cli.groups import offsets
 from muster.cli.groups.option_values import Chosen, check_group, check_groups, group_names, wanted_topics
-from muster.cli.groups.read_groups import Description, Member, NoGroup, all_groups, find_group
+from muster.cli.groups.read_groups import NoGroup, all_groups, find_group
 from muster.cli.output import print_rows, say
 from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient, Partition
 from muster.coordinator.config.checks import ConfigError
+from muster.coordinator.http.described_groups import Description, Member
 from muster.protocol.api import ApiKey
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity

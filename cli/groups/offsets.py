@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from muster.cli.groups.option_values import as_csv, check_form, check_groups, group_names, output_form
-from muster.cli.groups.read_groups import Description, NoGroup, all_groups, find_group, share_offsets, why_refused
-from muster.cli.output import print_rows, ranges, say
+from muster.cli.groups.read_groups import NoGroup, all_groups, find_group, share_offsets, why_refused
+from muster.cli.output import print_rows, say
 from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient, Partition
 from muster.client.list_offsets import end_offsets
+from muster.coordinator.history.words import ranges
+from muster.coordinator.http.described_groups import Description
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages import offset_commit, offset_delete

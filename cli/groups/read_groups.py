@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -13,25 +13,19 @@ from muster.cli.output import print_rows, say
 from muster.cli.running_server import one_of, with_client
 from muster.client.connection import Connection, RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient, Partition
+from muster.coordinator.http.described_groups import NEWER, Description, classic_group, newer_group
 from muster.protocol.api import ApiKey
-from muster.protocol.consumer import decode_assignment
 from muster.protocol.errors import ErrorCode
 from muster.protocol.hashing import group_partition
-from muster.protocol.message import MalformedMessage, UnrepresentableField
-from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from muster.protocol.message import UnrepresentableField
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
 from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
-from muster.protocol.messages.share_group_describe import ShareGroupDescribeRequest
-from muster.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 
 TOPIC: Final = "__consumer_offsets"
-PROTOCOLS: Final = {0: "classic", 1: "consumer"}
-SHARE: Final = "share"
-STREAMS: Final = "streams"
 NOT_KNOWN: Final = -1
 """The value in DescribeShareGroupOffsets for a start offset that is not set yet, and for an unknown lag."""
 
@@ -106,37 +100,6 @@ class NoGroup(RequestFailed):
         super().__init__(f"there is no group {group_id}: muster groups list shows the groups of the cluster")
 
 
-class Member(NamedTuple):
-    """A member of a group; a row of the output."""
-
-    member: str
-    instance: str | None
-    client_id: str
-    host: str
-    assignment: dict[str, list[int]] | None
-    """The member's partitions, also those that it is giving up. None: the assignment is not a list of partitions."""
-    protocol: str | None = None
-    """In a consumer group "consumer", or "classic" for a user of JoinGroup. None: an old server reports neither."""
-    epoch: int | None = None
-    """The member epoch in a consumer group. -2: a static member has left and will return."""
-    target: dict[str, list[int]] | None = None
-    subscribed: list[str] | None = None
-    pattern: str | None = None
-
-
-class Description(NamedTuple):
-    """A described group. Only groups of the types consumer, share and streams have epochs."""
-
-    group: str
-    type: str
-    state: str
-    protocol_type: str
-    protocol: str
-    epoch: int | None
-    assignment_epoch: int | None
-    members: list[Member]
-
-
 def find_group(client: KafkaClient, group_id: str) -> Description | None:
     """Describe one group of any type; None if the group does not exist. Raises RequestFailed."""
     request = DescribeGroupsRequest([group_id])
@@ -148,17 +111,12 @@ def find_group(client: KafkaClient, group_id: str) -> Description | None:
         return _of_another_type(node, group_id, row)
     if row.error_code:
         raise RequestFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")
-    members = [
-        Member(one.member_id, one.group_instance_id, one.client_id, one.client_host,
-               _assignment(row.protocol_type, one.member_assignment))
-        for one in row.members
-    ]  # fmt: skip
-    return Description(group_id, "classic", row.group_state, row.protocol_type, row.protocol_data, None, None, members)
+    return classic_group(row)
 
 
 def _of_another_type(node: Connection, group_id: str, classic: Any) -> Description | None:
     """Describe a group that DescribeGroups does not find; None if the group does not exist. Raises RequestFailed."""
-    for group_type, (key, request, member_of) in _NEWER.items():
+    for group_type, (key, request, _) in NEWER.items():
         if not node.supports(key):
             continue
         (row,) = node.ask(key, request([group_id])).groups
@@ -167,48 +125,10 @@ def _of_another_type(node: Connection, group_id: str, classic: Any) -> Descripti
             continue
         if row.error_code:
             raise RequestFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")
-        members = [member_of(one) for one in row.members]
-        assignor = "" if group_type == STREAMS else row.assignor_name
-        return Description(group_id, group_type, row.group_state, group_type, assignor, row.group_epoch,
-                           row.assignment_epoch, members)  # fmt: skip
+        return newer_group(group_type, row)
     if classic.error_message and "not a classic group" in classic.error_message:
         raise RequestFailed(f"{classic.error_message.rstrip('.')}: muster groups list shows its type and state")
     return None
-
-
-def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
-    if protocol_type != "consumer" or not data:
-        return None if data else {}
-    try:
-        return {one.topic: list(one.partitions) for one in decode_assignment(data)[1].assigned_partitions}
-    except MalformedMessage:
-        return None
-
-
-def _consumer_member(one: Any) -> Member:
-    return Member(one.member_id, one.instance_id, one.client_id, one.client_host, _by_topic(one.assignment),
-                  PROTOCOLS.get(one.member_type), one.member_epoch, _by_topic(one.target_assignment),
-                  list(one.subscribed_topic_names), one.subscribed_topic_regex)  # fmt: skip
-
-
-def _share_member(one: Any) -> Member:
-    return Member(one.member_id, None, one.client_id, one.client_host, _by_topic(one.assignment), SHARE,
-                  one.member_epoch, None, list(one.subscribed_topic_names))  # fmt: skip
-
-
-def _streams_member(one: Any) -> Member:
-    """A member of a Streams group, which has tasks (SUBTOPOLOGY:PARTITION) in place of partitions."""
-    return Member(one.member_id, one.instance_id, one.client_id, one.client_host, _active(one.assignment),
-                  "classic" if one.is_classic else STREAMS, one.member_epoch,
-                  _active(one.target_assignment))  # fmt: skip
-
-
-_NEWER: Final[Mapping[str, tuple[int, Callable[[list[str]], Any], Callable[[Any], Member]]]] = {
-    "consumer": (ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, _consumer_member),
-    SHARE: (ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest, _share_member),
-    STREAMS: (ApiKey.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest, _streams_member),
-}
-"""The types of groups with an own API: its key, its request, and the function that reads a member."""
 
 
 def share_offsets(client: KafkaClient, group_id: str) -> dict[Partition, tuple[int, int | None]]:
@@ -227,13 +147,3 @@ def share_offsets(client: KafkaClient, group_id: str) -> dict[Partition, tuple[i
         for one in sorted(topic.partitions, key=lambda one: one.partition_index)
         if not one.error_code and one.start_offset != NOT_KNOWN
     }
-
-
-def _by_topic(assignment: Any) -> dict[str, list[int]]:
-    rows = () if assignment is None else assignment.topic_partitions
-    return {one.topic_name: sorted(one.partitions) for one in rows}
-
-
-def _active(assignment: Any) -> dict[str, list[int]]:
-    rows = () if assignment is None else assignment.active_tasks
-    return {one.subtopology_id: sorted(one.partitions) for one in rows}

@@ -12,21 +12,21 @@ from typing import Any, Final
 
 from muster.cli.clients import Report, reports_of_members, says
 from muster.cli.groups.option_values import check_group, check_groups, group_names
-from muster.cli.groups.read_groups import SHARE, Description, NoGroup, all_groups, find_group
+from muster.cli.groups.read_groups import NoGroup, all_groups, find_group
 from muster.cli.groups.share_records import HEAD, PartitionRecords, as_json, cells, sentence, share_records
-from muster.cli.output import print_json, print_table, ranges, say, say_sentence, table_width, terminal_width
+from muster.cli.output import print_json, print_table, say, say_sentence, table_width, terminal_width
 from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed
 from muster.client.event_reader import OF_GROUPS, Events, Value
 from muster.client.kafka_client import KafkaClient
 from muster.coordinator.history.timeline import Timeline
 from muster.coordinator.history.words import short
+from muster.coordinator.http.described_groups import SHARE, Description, partition_words, pending_revocations
 from muster.coordinator.system.wall_time import wall_now_ms
 from muster.pipeline.episodes.from_events import EventEpisodes, episodes_of_events
 from muster.pipeline.episodes.verdict import Verdict
 from muster.pipeline.episodes.verdict import describe as episode_sentence
 
-EPOCH_OF_LEFT_STATIC_MEMBER: Final = -2
 SAME: Final = "="
 """The cell in the column TARGET when a member's target assignment is its current one."""
 RETRY_S: Final = 0.5
@@ -124,61 +124,18 @@ def print_group(found: Description, verdict: str | None) -> None:
 def _members_table(found: Description) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
     members = sorted(found.members, key=lambda one: one.member)
     rows: list[tuple[object, ...]] = [
-        (one.member, one.instance, one.client_id, one.host.lstrip("/"), _partitions(one.assignment)) for one in members
+        (one.member, one.instance, one.client_id, one.host.lstrip("/"), partition_words(one.assignment))
+        for one in members
     ]
     head: tuple[str, ...] = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
     if found.epoch is None:
         return head, rows
     for number, one in enumerate(members):
-        target = SAME if one.target == one.assignment else None if one.target is None else _partitions(one.target)
+        target = SAME if one.target == one.assignment else None if one.target is None else partition_words(one.target)
         rows[number] = (*rows[number][:4], one.protocol, one.epoch, rows[number][4], target)
     # the members of a Streams group have tasks (SUBTOPOLOGY:PARTITION), not partitions
     has = "TASKS" if found.type == "streams" else "PARTITIONS"
     return (*head[:4], "PROTOCOL", "EPOCH", has, "TARGET"), rows
-
-
-def pending_revocations(found: Description) -> list[str]:
-    """Sentences that say why a consumer group is not Stable: which member waits for which other member."""
-    if found.epoch is None or found.assignment_epoch is None:
-        return []
-    lines = []
-    if found.assignment_epoch < found.epoch:
-        heartbeat = f"{found.type.capitalize()}GroupHeartbeat"
-        when = f"the next {heartbeat} starts that, or one a second later"
-        lines.append(f"the target assignment of epoch {found.epoch} is not computed yet: {when}")
-    members = sorted(found.members, key=lambda one: one.member)
-    holders = {
-        (topic, number): one
-        for one in members
-        for topic, numbers in (one.assignment or {}).items()
-        for number in numbers
-    }
-    for one in members:
-        if one.epoch == EPOCH_OF_LEFT_STATIC_MEMBER:
-            kept = _partitions(one.assignment) or "nothing"
-            lines.append(f"{one.member} says that it will be back: it keeps {kept} until its session is over")
-        waits: dict[str, dict[str, list[int]]] = {}
-        for topic, numbers in (one.target or {}).items():
-            for number in numbers:
-                holder = holders.get((topic, number))
-                if holder is not one:
-                    name = "" if holder is None else holder.member
-                    waits.setdefault(name, {}).setdefault(topic, []).append(number)
-        for name, partitions in sorted(waits.items()):
-            what = _partitions(partitions)
-            if not name:
-                lines.append(f"{one.member} gets {what} with its next heartbeat")
-            elif next(holder.epoch for holder in members if holder.member == name) == EPOCH_OF_LEFT_STATIC_MEMBER:
-                lines.append(f"{one.member} waits for {what} of {name}, which is away")
-            else:
-                lines.append(f"{one.member} waits for {what} of {name}, which is to give it up")
-    return lines
-
-
-def _partitions(assignment: dict[str, list[int]] | None) -> str:
-    if assignment is None:
-        return "(not partitions)"
-    return " ".join(f"{topic}:{ranges(assignment[topic])}" for topic in sorted(assignment))
 
 
 def history(client: KafkaClient, group_id: str, *, as_json: bool, everything: bool, last: int | None) -> int:

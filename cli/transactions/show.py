@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from muster.cli.groups.option_values import short_duration_ms
 from muster.cli.options.groups import TRANSACTION_STATES
-from muster.cli.output import print_json, print_rows, print_table, ranges, say
+from muster.cli.output import print_json, print_rows, print_table, say
 from muster.cli.running_server import one_of, with_client
 from muster.client.connection import RequestFailed, sentence
 from muster.client.event_reader import OF_GROUPS, OF_TRANSACTIONS, Events, Value
 from muster.client.kafka_client import TRANSACTIONAL_ID, KafkaClient
 from muster.coordinator.history.transaction_timeline import OFFSETS_TOPIC, TransactionTimeline
-from muster.coordinator.history.words import seconds
+from muster.coordinator.history.words import ranges, seconds
 from muster.coordinator.system.wall_time import format_wall, wall_now_ms
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode

@@ -27,6 +27,10 @@ class Timeline:
 
     def feed(self, value: Value) -> list[str]:
         """The lines that this event adds. No lines when the event is part of a later line."""
+        return self._stamps.lines(value["time"], self.text(value))
+
+    def text(self, value: Value) -> str | None:
+        """The line of an event without its time; None when the event is part of a later line."""
         kind = value["kind"]
         self._remember(kind, value)
         make_line = _LINES.get(kind)
@@ -46,7 +50,7 @@ class Timeline:
             text = make_line(value)
         if kind in _ENDS or (kind == "epoch_bumped" and not value["members"]):
             self._went, self._joined, self._gone, self._topics = {}, [], [], []
-        return self._stamps.lines(value["time"], text)
+        return text
 
     def _remember(self, kind: str, value: Value) -> None:
         if kind == "member_joined":

@@ -84,6 +84,19 @@ def many(word: str, count: int) -> str:
     return word if count == 1 else f"{word}s"
 
 
+def ranges(numbers: Sequence[int]) -> str:
+    """Write partition numbers in short form: 0-3,7."""
+    parts: list[str] = []
+    ordered = sorted(numbers)
+    start = 0
+    for index in range(1, len(ordered) + 1):
+        if index == len(ordered) or ordered[index] != ordered[index - 1] + 1:
+            first, last = ordered[start], ordered[index - 1]
+            parts.append(str(first) if first == last else f"{first}-{last}")
+            start = index
+    return ",".join(parts)
+
+
 def phrase(cause: str, whose: str, how_long: str = "its session timeout") -> str:
     """A cause in words, with the member that has caused it."""
     words = CAUSES.get(cause, f"{{who}}: {cause.replace('_', ' ')}")

@@ -17,6 +17,9 @@ from muster.coordinator.http.failure import Failure
 PROBES: Final = frozenset(("/healthz", "/readyz"))
 """Paths that need no token: a probe of a container cannot keep a secret."""
 
+STATIC: Final = "/console/static/"
+"""The paths of the console's files begin so. The files have no secret, and ask their reader for the token."""
+
 
 def admit(door: DoorAddress, scheme: str, path: str, headers: Mapping[str, str]) -> None:
     """Raises Failure when the client may not send this request. `headers`: by names in lower case."""
@@ -24,7 +27,7 @@ def admit(door: DoorAddress, scheme: str, path: str, headers: Mapping[str, str])
     origin = headers.get("origin")
     if origin is not None and origin != f"{scheme}://{host}":
         raise Failure("unauthorized", "a page in a browser may not do that: it is from another site")
-    if door.figures_only or path in PROBES:
+    if door.figures_only or path in PROBES or (door.token is not None and (path == "/" or path.startswith(STATIC))):
         return
     if door.token is None:
         if _host_of(host) not in LOOPBACK:

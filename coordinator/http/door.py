@@ -7,7 +7,7 @@ found.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 from starlette.datastructures import Headers
@@ -25,17 +25,32 @@ from muster.coordinator.system.http_server import HttpServer, Limits
 
 log = structlog.get_logger("muster.http")
 
-MAX_CONNECTIONS: Final = 100
+MAX_CONNECTIONS: Final = 500
 """The most connections. As many further connections get the answer that the server is busy."""
 PATIENCE_MS: Final = 60_000
 """How long a client may take to send a request, or to read its answer. An idle connection is kept as long."""
 
 
+class Inside(Protocol):
+    """What runs as long as a door."""
+
+    async def start(self) -> None:
+        """Begin."""
+
+    async def stop(self) -> None:
+        """End."""
+
+
 class Door:
     """See the module. `http`: the HTTP server, which knows the port."""
 
-    def __init__(self, clock: Clock, address: DoorAddress, routes: Sequence[BaseRoute]) -> None:
-        """`clock`: the machine's, which no test of an application moves. Raises TlsError."""
+    def __init__(
+        self, clock: Clock, address: DoorAddress, routes: Sequence[BaseRoute], inside: Inside | None = None
+    ) -> None:
+        """`clock`: the machine's, which no test of an application moves. `inside` begins and ends
+        with the door. Raises TlsError.
+        """
+        self._inside = inside
         self._address = address
         self._router = Router(routes, redirect_slashes=False, default=_not_found)
         self._tls = None if address.tls is None else ListenerTls("HTTP", address.tls)
@@ -54,12 +69,16 @@ class Door:
     async def start(self) -> None:
         """Listen. Raises CannotListen."""
         await self.http.start()
+        if self._inside is not None:
+            await self._inside.start()
         scheme = "http" if self._tls is None else "https"
         log.info("http is served", address=f"{scheme}://{show(self.http.host, self.http.port)}")
 
     async def stop(self) -> None:
         """Stop listening, and cancel all answers. The call has no effect when the door does not listen."""
         await self.http.stop()
+        if self._inside is not None:
+            await self._inside.stop()
 
     def _context(self) -> Any:
         assert self._tls is not None

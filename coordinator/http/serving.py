@@ -11,6 +11,8 @@ from muster.coordinator.alerts.watching import TOKEN_OF_WEBHOOKS, GroupAlerts, c
 from muster.coordinator.config import Config
 from muster.coordinator.http.address import DoorAddress, read_token
 from muster.coordinator.http.api import api
+from muster.coordinator.http.console.routes import Console
+from muster.coordinator.http.console.server_source import ServerSource
 from muster.coordinator.http.door import Door
 from muster.coordinator.http.kafka_metrics import kafka_metrics
 from muster.coordinator.http.oldest_unread import GreatestLags
@@ -34,7 +36,11 @@ def door_of(
 ) -> Door:
     """The door of a process. `current` returns its server, if there is one now; `more`: further routes."""
     routes = [*probes(current), Route("/metrics", Scrapes(collect).answer), *more]
-    return Door(THIS_MACHINE.clock(), address, routes if address.figures_only else [*routes, *api(current, alerts)])
+    clock = THIS_MACHINE.clock()
+    if address.figures_only:
+        return Door(clock, address, routes)
+    console = Console(ServerSource(current), clock, lambda group: [one.to_json() for one in alerts.book.open(group)])
+    return Door(clock, address, [*routes, *api(current, alerts), *console.routes()], console)
 
 
 def alerts_of(config: Config, clock: Clock) -> GroupAlerts:

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 import pytest
 
 from muster.cli import main
-from muster.cli.output import print_table, ranges
+from muster.cli.output import print_table
 from muster.client import connection
 from muster.coordinator.config.listeners import Address, parse_addresses
+from muster.coordinator.history.words import ranges
 
 Capture = pytest.CaptureFixture[str]
 

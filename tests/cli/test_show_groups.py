@@ -6,8 +6,7 @@ import pytest
 
 from muster.cli import output
 from muster.cli.groups import show_groups
-from muster.cli.groups.read_groups import Description, Member
-from muster.cli.groups.show_groups import pending_revocations
+from muster.coordinator.http.described_groups import Description, Member, pending_revocations
 
 Partitions = dict[str, list[int]]
 

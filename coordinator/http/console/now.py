@@ -1,0 +1,92 @@
+"""What happens in a group now, in sentences. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from muster.coordinator.history.words import many, plural, seconds, short
+from muster.coordinator.http.described_groups import CLASSIC, SHARE, Description, pending_revocations
+from muster.coordinator.http.live_groups import GROWS_SAMPLES, LiveGroup
+
+Doing = Mapping[str, tuple[str, bool]]
+"""By member id: what the member does in words, and whether nothing is left to do. Only Muster knows it."""
+MAX_NAMED: Final = 5
+"""How many members one sentence names."""
+MAX_SENTENCES: Final = 12
+
+
+def sentences(found: Description, live: LiveGroup, doing: Doing, sizes: Mapping[str, int]) -> list[str]:
+    """The sentences. `sizes`: the number of partitions of each topic."""
+    lines = [_state(found), *_waiting(found, doing), *pending_revocations(found), *_without_owner(found, sizes)]
+    lines += _lag(found, live)
+    more = len(lines) - MAX_SENTENCES
+    return lines if more <= 0 else [*lines[:MAX_SENTENCES], f"{more} more sentences are left out"]
+
+
+def _state(found: Description) -> str:
+    count = plural(len(found.members), "member")
+    if not found.members:
+        return "The group has no members: nobody reads."
+    if found.state == "PreparingRebalance":
+        return f"A rebalance is in progress: members join again, {count} until now."
+    if found.state == "CompletingRebalance":
+        return f"A rebalance is in progress: {count} joined, and the leader computes the assignment."
+    if found.state in ("Assigning", "Reconciling"):
+        return f"Epoch {found.epoch} is in progress: {count} move to their new partitions."
+    owned = sum(len(rows) for one in found.members for rows in (one.assignment or {}).values())
+    has = "has" if len(found.members) == 1 else "have"
+    share = " and share them" if found.type == SHARE else ""
+    return f"The group is {found.state}: {count} {has} {plural(owned, 'partition')}{share}."
+
+
+def _waiting(found: Description, doing: Doing) -> list[str]:
+    late = [one for one in found.members if one.member in doing and not doing[one.member][1]]
+    by_words: dict[str, list[str]] = {}
+    for one in late:
+        by_words.setdefault(doing[one.member][0], []).append(one.instance or short(one.member))
+    lines = []
+    for words, names in sorted(by_words.items()):
+        named = ", ".join(names[:MAX_NAMED])
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        lines.append(f"The group waits for {named}{more}: {'each ' if len(names) > 1 else 'it '}{words}.")
+    return lines
+
+
+def _without_owner(found: Description, sizes: Mapping[str, int]) -> list[str]:
+    if found.state != "Stable" or not found.members or found.type not in (CLASSIC, "consumer"):
+        return []
+    owned: dict[str, set[int]] = {}
+    for one in found.members:
+        for topic, partitions in (one.assignment or {}).items():
+            owned.setdefault(topic, set()).update(partitions)
+    lines = []
+    for topic, rows in sorted(owned.items()):
+        missing = sizes.get(topic, 0) - len(rows)
+        if missing > 0:
+            lines.append(f"{plural(missing, 'partition')} of {topic} {'has' if missing == 1 else 'have'} no owner.")
+    idle = [one for one in found.members if one.assignment == {}]
+    if idle:
+        named = ", ".join(one.instance or short(one.member) for one in idle[:MAX_NAMED])
+        lines.append(f"{plural(len(idle), 'member')} {'has' if len(idle) == 1 else 'have'} no partitions: {named}.")
+    return lines
+
+
+def _lag(found: Description, live: LiveGroup) -> list[str]:
+    lag, rates = live.lag, live.rates
+    if not live.samples or not live.partitions:
+        return ["The group has committed no offsets."] if found.type != SHARE else []
+    if not lag:
+        return ["All records are read: the lag is 0."]
+    text = f"{lag:,} {many('record', lag)} {'is' if lag == 1 else 'are'} not read yet"
+    if rates.committed_s is None or rates.written_s is None:
+        return [f"{text}."]
+    pace = f"{rates.committed_s:.1f} records a second are read, {rates.written_s:.1f} are written"
+    if rates.committed_s == 0 and len(live.samples) > GROWS_SAMPLES:
+        return [f"{text}, and nothing was committed in the last minute."]
+    catch_up_s = rates.catch_up_s(lag)
+    if live.grows:
+        return [f"{text}, and the lag grows: {pace}."]
+    if catch_up_s is not None:
+        return [f"{text}: {pace}, so the group catches up in {seconds(round(catch_up_s * 1000))}."]
+    return [f"{text}: {pace}."]

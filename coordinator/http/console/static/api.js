@@ -1,0 +1,85 @@
+// Asks the server. The token stays in the memory of this tab. Events arrive over one stream for each page.
+
+import { ask, h } from "./dom.js";
+
+let token = sessionStorage.getItem("muster-token") ?? "";
+let asking = null;
+
+export class Failure extends Error {}
+
+const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});
+
+async function login() {
+  asking ??= (async () => {
+    const input = h("input", { type: "password", autocomplete: "off", id: "token", required: true });
+    const given = await ask("This server asks for a token",
+      h("label", null, "The token of --http-token", input), [["Go on", "primary", () => input.value]]);
+    token = (given ?? "").trim();
+    sessionStorage.setItem("muster-token", token);
+    asking = null;
+  })();
+  await asking;
+}
+
+async function request(path, options = {}) {
+  for (;;) {
+    const sent = token;
+    const response = await fetch(path, { ...options, headers: { ...options.headers, ...headers() }, cache: "no-store" });
+    if (response.status === 401) {
+      if (token === sent) await login();
+      continue;
+    }
+    return response;
+  }
+}
+
+export async function get(path, signal) {
+  const response = await request(`/console/${path}`, { signal });
+  const answer = await response.json();
+  if (!response.ok) throw new Failure(answer.error.message);
+  return answer;
+}
+
+export async function act(group, action) {
+  const response = await request(`/console/groups/${encodeURIComponent(group)}/actions`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ ...action, confirm: group }),
+  });
+  const answer = await response.json();
+  if (!response.ok) throw new Failure(answer.error.message);
+  return answer.done;
+}
+
+// Calls `take` with the events of a group, or of all groups. `state` gets "live" or "lost". Ends with the signal.
+export async function follow(group, signal, take, state) {
+  const query = group === null ? "" : `?group=${encodeURIComponent(group)}`;
+  while (!signal.aborted) {
+    try {
+      const response = await request(`/console/events${query}`, { signal });
+      if (!response.ok) throw new Failure("no stream");
+      state("live");
+      await read(response.body, take);
+    } catch (error) {
+      if (signal.aborted) return;
+    }
+    state("lost");
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+}
+
+async function read(body, take) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    rest += value;
+    const messages = rest.split("\n\n");
+    rest = messages.pop();
+    for (const message of messages) {
+      const data = message.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
+      if (data.length) take(JSON.parse(data.join("\n")).events);
+    }
+  }
+}

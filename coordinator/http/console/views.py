@@ -1,0 +1,304 @@
+"""The answers of the console, as JSON, made of what a `Source` answers. The pages of `static/` know their fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from muster.coordinator.http.console.now import Doing, sentences
+from muster.coordinator.http.console.sources import Ends, Refused, Requester, Source
+from muster.coordinator.http.described_groups import CLASSIC, NEWER, SHARE, Description, classic_group, newer_group
+from muster.coordinator.http.live_groups import LiveGroup, LiveGroups
+from muster.coordinator.telemetry.reports import ALL, CONFIG
+from muster.protocol.api import ApiKey
+from muster.protocol.errors import ErrorCode, error_message, error_name
+from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from muster.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from muster.protocol.messages.list_transactions import ListTransactionsRequest
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+Row = dict[str, Any]
+MAX_PARTITIONS: Final = 2_000
+"""The most partitions on one page."""
+MAX_IDS: Final = 500
+"""The most transactional ids on one page."""
+MAX_MEMBERS: Final = 1_000
+"""The most members on one page."""
+GROUP_RESOURCE: Final = 32
+BROKER_RESOURCE: Final = 4
+CLIENT_METRICS: Final = 16
+"""Types of ConfigResource."""
+OF_CLASSIC: Final = (
+    "group.initial.rebalance.delay.ms",
+    "group.min.session.timeout.ms",
+    "group.max.session.timeout.ms",
+    "group.max.size",
+    "offsets.retention.minutes",
+)
+"""The settings of a broker that classic groups depend on."""
+SOURCES: Final = {
+    1: "topic", 2: "changed on this broker", 3: "changed on all brokers", 4: "the broker's file", 5: "default",
+    8: "this group",
+}  # fmt: skip
+"""Where the value of a config is from."""
+
+
+def refusal(error_code: int, message: str | None = None) -> Refused:
+    """The exception for an error code."""
+    return Refused(f"{error_name(error_code)} ({message or error_message(error_code)})")
+
+
+# ---- groups
+
+
+def group_row(one: LiveGroup) -> Row:
+    """A group in the list."""
+    rates, last = one.rates, one.last_rebalance
+    return {
+        "group": one.group,
+        "type": one.kind,
+        "state": one.state,
+        "members": one.members,
+        "partitions": one.partitions,
+        "lag": one.lag,
+        "lags": one.lags,
+        "committed_s": _rounded(rates.committed_s),
+        "written_s": _rounded(rates.written_s),
+        "catch_up_s": _rounded(rates.catch_up_s(one.lag)),
+        "trouble": one.trouble,
+        "alert": one.alert,
+        "rebalanced": None if last is None else last.at_ms,
+        "why": None if last is None else last.text,
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+async def described(source: Source, group: str, who: Requester) -> Description | None:
+    """The group of any type; None: it does not exist. Raises Refused."""
+    answer = await source.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group]), who, group)
+    (row,) = answer.groups
+    if not row.error_code and row.group_state != "Dead":
+        return classic_group(row)
+    if row.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+        raise refusal(row.error_code, row.error_message)
+    for kind, (key, request, _) in NEWER.items():
+        try:
+            (row,) = (await source.ask(key, request([group]), who, group)).groups
+        except Refused:  # an old broker, or a type that the server does not have
+            continue
+        if row.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            continue
+        if row.error_code:
+            raise refusal(row.error_code, row.error_message)
+        return newer_group(kind, row)
+    return None
+
+
+async def group_view(source: Source, live: LiveGroups, group: str, who: Requester, doing: Doing) -> Row | None:
+    """One group: its members, and what happens now; None: it does not exist."""
+    found = await described(source, group, who)
+    if found is None:
+        return None
+    one = live.groups.get(group) or LiveGroup(group)
+    says = {row["member"]: row for row in await clients(source, who) if row["group"] == group}
+    members = []
+    for member in sorted(found.members, key=lambda member: member.member)[:MAX_MEMBERS]:
+        words = doing.get(member.member)
+        report = says.get(member.member)
+        members.append(
+            {
+                **member._asdict(),
+                "doing": None if words is None else words[0],
+                "settled": words is None or words[1],
+                "figures": None if report is None else report["figures"],
+            }
+        )
+    sizes = {topic: row.size for topic, row in live.topics.items()}
+    return {
+        **group_row(one),
+        "type": found.type,
+        "state": found.state,
+        "members": members,
+        "member_count": len(found.members),
+        "protocol": found.protocol,
+        "epoch": found.epoch,
+        "now": sentences(found, one, doing, sizes),
+        "topics": [
+            {"topic": topic, "lag": sample.lag, "committed": sample.committed, "end": sample.end}
+            for topic, sample in sorted(one.topics.items())
+        ],
+    }
+
+
+async def offsets(source: Source, live: LiveGroups, group: str, who: Requester) -> Row:
+    """The offsets of a group, the ends of the partitions, and the lag. `is_cut`: there are more partitions."""
+    one = live.groups.get(group)
+    if one is not None and one.kind == SHARE:
+        return await _share_offsets(source, group, who)
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, None, -1, None)])
+    (row,) = (await source.ask(ApiKey.OFFSET_FETCH, request, who, group)).groups
+    if row.error_code:
+        raise refusal(row.error_code)
+    ends = await source.ends([topic.name for topic in row.topics])
+    rows = [
+        _offset_row(ends, topic.name, one.partition_index, one.committed_offset, None, one.metadata)
+        for topic in row.topics
+        for one in topic.partitions
+        if one.committed_offset >= 0
+    ]
+    return _cut(rows)
+
+
+async def _share_offsets(source: Source, group: str, who: Requester) -> Row:
+    request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, None)])
+    (row,) = (await source.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request, who, group)).groups
+    if row.error_code:
+        raise refusal(row.error_code, row.error_message)
+    ends = await source.ends([topic.topic_name for topic in row.topics])
+    rows = [
+        _offset_row(ends, topic.topic_name, one.partition_index, one.start_offset, one.lag if one.lag >= 0 else None)
+        for topic in row.topics
+        for one in topic.partitions
+        if not one.error_code and one.start_offset >= 0
+    ]
+    return _cut(rows)
+
+
+def _offset_row(
+    of_topics: Ends, topic: str, partition: int, offset: int, lag: int | None, metadata: str | None = None
+) -> Row:
+    ends = of_topics.get(topic, {}).get(partition)
+    if lag is None and ends is not None:
+        lag = max(ends[1] - offset, 0)
+    return {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "start": None if ends is None else ends[0],
+        "end": None if ends is None else ends[1],
+        "lag": lag,
+        "metadata": metadata or "",
+    }
+
+
+def _cut(rows: list[Row]) -> Row:
+    rows.sort(key=lambda row: (row["topic"], row["partition"]))
+    return {"offsets": rows[:MAX_PARTITIONS], "partitions": len(rows), "is_cut": len(rows) > MAX_PARTITIONS}
+
+
+async def settings(source: Source, group: str, kind: str, who: Requester) -> list[Row]:
+    """The settings of a group with their meaning, in Kafka's words."""
+    if kind in (CLASSIC, ""):
+        about = await source.about()
+        resource = DescribeConfigsResource(BROKER_RESOURCE, str(about["nodes"][0]["node"]), list(OF_CLASSIC))
+    else:
+        resource = DescribeConfigsResource(GROUP_RESOURCE, group, None)
+    request = DescribeConfigsRequest([resource], include_documentation=True)
+    (row,) = (await source.ask(ApiKey.DESCRIBE_CONFIGS, request, who)).results
+    if row.error_code:
+        raise refusal(row.error_code, row.error_message)
+    return [
+        {
+            "name": one.name,
+            "value": None if one.is_sensitive else one.value,
+            "from": SOURCES.get(one.config_source, "unknown"),
+            "meaning": one.documentation or "",
+        }
+        for one in row.configs
+        if one.name in OF_CLASSIC or _concerns(kind, one.name)
+    ]
+
+
+def _concerns(kind: str, name: str) -> bool:
+    """Whether a config of groups concerns this type: names begin with the type, or with no type."""
+    begins = name.partition(".")[0]
+    return begins == kind or begins not in ("consumer", "share", "streams")
+
+
+# ---- topics, clients, transactions
+
+
+def topics(live: LiveGroups, search: str, skip: int, most: int) -> Row:
+    """A page of the topics."""
+    names = sorted(name for name in [*live.topics] if search in name)
+    rows = []
+    for name in names[skip : skip + most]:
+        ends = live.ends.get(name, {})
+        records = sum(end - start for start, end in ends.values()) if ends else None
+        rows.append({"topic": name, "partitions": live.topics[name].size, "records": records})
+    return {"topics": rows, "matching": len(names), "total": len(live.topics)}
+
+
+def topic(live: LiveGroups, name: str) -> Row | None:
+    """The partitions of a topic, and its readers; None: there is no such topic."""
+    found = live.topics.get(name)
+    if found is None:
+        return None
+    partitions = [one._asdict() for one in [*found.partitions][:MAX_PARTITIONS]]
+    readers = sorted((one for one in live.groups.values() if name in one.topics), key=lambda one: -one.topics[name].lag)
+    rows = [{"group": one.group, "state": one.state, "lag": one.topics[name].lag} for one in readers[:MAX_MEMBERS]]
+    return {"topic": name, "size": found.size, "partitions": partitions, "groups": rows}
+
+
+async def clients(source: Source, who: Requester) -> list[Row]:
+    """What clients say of themselves (KIP-714), the newest of each client. Empty: nobody keeps it, or may see it."""
+    found: dict[str, Row] = {}
+    request = DescribeConfigsRequest([DescribeConfigsResource(CLIENT_METRICS, ALL, [CONFIG])])
+    try:
+        answers: Sequence[Any] = await source.ask_every(ApiKey.DESCRIBE_CONFIGS, request, who)
+    except Refused:
+        return []
+    for answer in answers:
+        for config in answer.results[0].configs:
+            for one in json.loads(config.value):
+                before = found.get(one["id"])
+                if before is None or before["pushed_ms"] < one["pushed_ms"]:
+                    found[one["id"]] = one
+    return sorted(found.values(), key=lambda one: (one["group"] or "", one["client_id"], one["id"]))
+
+
+async def transactions(source: Source, who: Requester, now_ms: int) -> Row:
+    """The open transactions, the oldest first, and the other transactional ids."""
+    ids: list[Any] = []
+    for answer in await source.ask_every(ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest(), who):
+        if answer.error_code:
+            raise refusal(answer.error_code)
+        ids += answer.transaction_states
+    opened = [one.transactional_id for one in ids if one.transaction_state not in _ENDED][:MAX_IDS]
+    rows: list[Row] = []
+    if opened:
+        for answer in await source.ask_every(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(opened), who):
+            rows += [_transaction(one, now_ms) for one in answer.transaction_states if not one.error_code]
+    rows.sort(key=lambda row: -row["open_ms"])
+    others = [
+        {"id": one.transactional_id, "state": one.transaction_state, "producer_id": one.producer_id}
+        for one in sorted(ids, key=lambda one: str(one.transactional_id))
+        if one.transaction_state in _ENDED
+    ]
+    return {"open": rows, "others": others[:MAX_IDS], "total": len(ids)}
+
+
+_ENDED: Final = ("Empty", "CompleteCommit", "CompleteAbort")
+
+
+def _transaction(one: Any, now_ms: int) -> Row:
+    began: int = one.transaction_start_time_ms
+    partitions: Mapping[str, Sequence[int]] = {row.topic: row.partitions for row in one.topics}
+    return {
+        "id": one.transactional_id,
+        "state": one.transaction_state,
+        "producer_id": one.producer_id,
+        "epoch": one.producer_epoch,
+        "timeout_ms": one.transaction_timeout_ms,
+        "open_ms": max(now_ms - began, 0) if began >= 0 else 0,
+        "topics": partitions,
+    }

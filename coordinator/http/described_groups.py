@@ -1,0 +1,161 @@
+"""Groups of any type as Kafka's brokers describe them, and why a consumer group is not Stable. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from muster.coordinator.history.words import ranges
+from muster.protocol.api import ApiKey
+from muster.protocol.consumer import decode_assignment
+from muster.protocol.message import MalformedMessage
+from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from muster.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from muster.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+
+PROTOCOLS: Final = {0: "classic", 1: "consumer"}
+CLASSIC: Final = "classic"
+SHARE: Final = "share"
+STREAMS: Final = "streams"
+EPOCH_OF_LEFT_STATIC_MEMBER: Final = -2
+
+
+class Member(NamedTuple):
+    """A member of a group; a row of the output."""
+
+    member: str
+    instance: str | None
+    client_id: str
+    host: str
+    assignment: dict[str, list[int]] | None
+    """The member's partitions, also those that it is giving up. None: the assignment is not a list of partitions."""
+    protocol: str | None = None
+    """In a consumer group "consumer", or "classic" for a user of JoinGroup. None: an old server reports neither."""
+    epoch: int | None = None
+    """The member epoch in a consumer group. -2: a static member has left and will return."""
+    target: dict[str, list[int]] | None = None
+    subscribed: list[str] | None = None
+    pattern: str | None = None
+
+
+class Description(NamedTuple):
+    """A described group. Only groups of the types consumer, share and streams have epochs."""
+
+    group: str
+    type: str
+    state: str
+    protocol_type: str
+    protocol: str
+    epoch: int | None
+    assignment_epoch: int | None
+    members: list[Member]
+
+
+def classic_group(row: Any) -> Description:
+    """The group of a row of DescribeGroups."""
+    members = [
+        Member(one.member_id, one.group_instance_id, one.client_id, one.client_host,
+               _assignment(row.protocol_type, one.member_assignment))
+        for one in row.members
+    ]  # fmt: skip
+    return Description(
+        row.group_id, CLASSIC, row.group_state, row.protocol_type, row.protocol_data, None, None, members
+    )
+
+
+def newer_group(group_type: str, row: Any) -> Description:
+    """The group of a row of the request that `NEWER` has for the type."""
+    members = [NEWER[group_type][2](one) for one in row.members]
+    assignor = "" if group_type == STREAMS else row.assignor_name
+    return Description(row.group_id, group_type, row.group_state, group_type, assignor, row.group_epoch,
+                       row.assignment_epoch, members)  # fmt: skip
+
+
+def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
+    if protocol_type != "consumer" or not data:
+        return None if data else {}
+    try:
+        return {one.topic: list(one.partitions) for one in decode_assignment(data)[1].assigned_partitions}
+    except MalformedMessage:
+        return None
+
+
+def _consumer_member(one: Any) -> Member:
+    return Member(one.member_id, one.instance_id, one.client_id, one.client_host, _by_topic(one.assignment),
+                  PROTOCOLS.get(one.member_type), one.member_epoch, _by_topic(one.target_assignment),
+                  list(one.subscribed_topic_names), one.subscribed_topic_regex)  # fmt: skip
+
+
+def _share_member(one: Any) -> Member:
+    return Member(one.member_id, None, one.client_id, one.client_host, _by_topic(one.assignment), SHARE,
+                  one.member_epoch, None, list(one.subscribed_topic_names))  # fmt: skip
+
+
+def _streams_member(one: Any) -> Member:
+    """A member of a Streams group, which has tasks (SUBTOPOLOGY:PARTITION) in place of partitions."""
+    return Member(one.member_id, one.instance_id, one.client_id, one.client_host, _active(one.assignment),
+                  "classic" if one.is_classic else STREAMS, one.member_epoch,
+                  _active(one.target_assignment))  # fmt: skip
+
+
+def _by_topic(assignment: Any) -> dict[str, list[int]]:
+    rows = () if assignment is None else assignment.topic_partitions
+    return {one.topic_name: sorted(one.partitions) for one in rows}
+
+
+def _active(assignment: Any) -> dict[str, list[int]]:
+    rows = () if assignment is None else assignment.active_tasks
+    return {one.subtopology_id: sorted(one.partitions) for one in rows}
+
+
+NEWER: Final[Mapping[str, tuple[int, Callable[[list[str]], Any], Callable[[Any], Member]]]] = {
+    "consumer": (ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, _consumer_member),
+    SHARE: (ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest, _share_member),
+    STREAMS: (ApiKey.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest, _streams_member),
+}
+"""The types of groups with an own API: its key, its request, and the function that reads a member."""
+
+
+def pending_revocations(found: Description) -> list[str]:
+    """Sentences that say why a consumer group is not Stable: which member waits for which other member."""
+    if found.epoch is None or found.assignment_epoch is None:
+        return []
+    lines = []
+    if found.assignment_epoch < found.epoch:
+        heartbeat = f"{found.type.capitalize()}GroupHeartbeat"
+        when = f"the next {heartbeat} starts that, or one a second later"
+        lines.append(f"the target assignment of epoch {found.epoch} is not computed yet: {when}")
+    members = sorted(found.members, key=lambda one: one.member)
+    holders = {
+        (topic, number): one
+        for one in members
+        for topic, numbers in (one.assignment or {}).items()
+        for number in numbers
+    }
+    for one in members:
+        if one.epoch == EPOCH_OF_LEFT_STATIC_MEMBER:
+            kept = partition_words(one.assignment) or "nothing"
+            lines.append(f"{one.member} says that it will be back: it keeps {kept} until its session is over")
+        waits: dict[str, dict[str, list[int]]] = {}
+        for topic, numbers in (one.target or {}).items():
+            for number in numbers:
+                holder = holders.get((topic, number))
+                if holder is not one:
+                    name = "" if holder is None else holder.member
+                    waits.setdefault(name, {}).setdefault(topic, []).append(number)
+        for name, partitions in sorted(waits.items()):
+            what = partition_words(partitions)
+            if not name:
+                lines.append(f"{one.member} gets {what} with its next heartbeat")
+            elif next(holder.epoch for holder in members if holder.member == name) == EPOCH_OF_LEFT_STATIC_MEMBER:
+                lines.append(f"{one.member} waits for {what} of {name}, which is away")
+            else:
+                lines.append(f"{one.member} waits for {what} of {name}, which is to give it up")
+    return lines
+
+
+def partition_words(assignment: dict[str, list[int]] | None) -> str:
+    """Partitions by topic in short form."""
+    if assignment is None:
+        return "(not partitions)"
+    return " ".join(f"{topic}:{ranges(assignment[topic])}" for topic in sorted(assignment))
