@@ -1,4 +1,4 @@
-"""`muster analyze` runs the data pipeline over a group log. Only this command imports Spark."""
+"""`muster analyze` runs the data pipeline over a group log. Only this command imports Spark, for all but small logs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from muster.pipeline import arguments
 
 PROG = "muster analyze"
 EXTRA = "pip install 'muster-kafka[spark]'"
+_OF_SPARK = ("pyspark", "py4j")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -25,9 +26,13 @@ def run(options: argparse.Namespace) -> int:
         return fail(PROG, why)
     try:
         from muster.pipeline.analyze import analyze
-    except ImportError as error:
-        return fail(PROG, f"it needs Spark, and {error.name or error} is not installed: {EXTRA}")
-    return analyze(options, PROG)
+
+        return analyze(options, PROG)
+    except ModuleNotFoundError as error:
+        name = error.name or str(error)
+        if name.partition(".")[0] in _OF_SPARK:
+            return fail(PROG, f"it needs Spark, and {name} is not installed: {EXTRA}")
+        return fail(PROG, f"it needs {name}, which is not installed: {EXTRA}; for a small log, [explain] is enough")
 
 
 def _speaks_another(options: argparse.Namespace) -> str | None:

@@ -138,6 +138,8 @@ class Arguments(NamedTuple):
     """The folder of an earlier analysis, or a time (ms) that divides this one; None means no comparison."""
     follow: Follow | None = None
     """The options of `--follow`; None means that the log is analysed once, as it is now."""
+    may_skip_spark: bool = False
+    """Whether a small log may be analysed without Spark: nobody has named a master."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -183,7 +185,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="each group before and after: with the --out of an earlier analysis, or before and after a time",
     )
     parser.add_argument(
-        "--master", metavar="URL", help="of a Spark cluster (default: this machine, or what spark-submit says)"
+        "--master",
+        metavar="URL",
+        help="of a Spark cluster, or local[*]: use Spark for a small log too (default: this machine)",
     )
     parser.add_argument("--verbose", action="store_true", help="print the traceback of a failure")
     add_follow_options(parser)
@@ -214,7 +218,7 @@ def read(options: argparse.Namespace) -> Arguments:
     groups = tuple(options.group)
     return Arguments(
         options.source, kafka, options.out, formats, master, _what_if(options.what_if), since_ms, until_ms, groups,
-        options.verbose, _compare(options, since_ms, until_ms), follow,
+        options.verbose, _compare(options, since_ms, until_ms), follow, options.master is None and not submitted,
     )  # fmt: skip
 
 
@@ -320,7 +324,8 @@ def _what_if(text: str) -> str:
 
 
 ABOUT: Final = (
-    "Read a group log with Spark and report what the groups did: which rebalanced, when, why, because of whom, at what "
+    "Read a group log and report what the groups did: which rebalanced, when, why, because of whom, at what "
     "cost; who owned what; which commits went backwards or stopped; how far behind each group is; and what would have "
-    "happened under other settings. Writes tables and a page into --out. Needs muster-kafka[spark]."
+    "happened under other settings. Writes tables and a page into --out. A data directory with less than 32 MiB about "
+    "groups is read in this process. All else needs muster-kafka[spark]."
 )

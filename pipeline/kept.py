@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
-from pyspark.sql import SparkSession
 
-from muster.pipeline.output import file_system, is_local, plain
+from muster.pipeline.preflight import plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROWS: Final = 65_536
 """The number of rows of one batch."""
@@ -89,6 +91,8 @@ def of_folder(folder: Path, schema: pa.Schema) -> ParquetTable:
 
 
 def _files(spark: SparkSession, folder: str) -> Sequence[Open]:
+    from muster.pipeline.output import file_system, is_local
+
     if is_local(spark, folder):
         return of_folder(Path(plain(folder)), pa.schema([])).files
     system, where = file_system(spark, folder)
@@ -103,6 +107,8 @@ class HadoopFile:
     closed = False
 
     def __init__(self, spark: SparkSession, path: str) -> None:
+        from muster.pipeline.output import file_system
+
         system, where = file_system(spark, path)
         self._length = int(system.getFileStatus(where).getLen())
         self._stream: Any = system.open(where)

@@ -19,7 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from muster.pipeline.arguments import CSV, JSON, PARQUET
-from muster.pipeline.preflight import NotUsable, check_out
+from muster.pipeline.page_files import first_last, superfluous
+from muster.pipeline.preflight import NoDelta, NotUsable, check_out, plain
 
 _CAUSE: Final = "Caused by: "
 """The words before the cause of an error in Java's texts."""
@@ -54,10 +55,6 @@ _PARTS: Final = "2"
 _CATALOG: Final = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
 
 
-class NoDelta(ValueError):
-    """Delta Lake is missing. The message says how to get it."""
-
-
 def prepare(spark: SparkSession, what: str) -> None:
     """Prepare a session that was started with EXTENSION. Raises NoDelta, with the text that `what` needs Delta."""
     jvm = spark.sparkContext._jvm
@@ -78,10 +75,6 @@ def prepare(spark: SparkSession, what: str) -> None:
 def write_delta(table: DataFrame, folder: str) -> None:
     """Replace the rows of a Delta table. Readers see either all old rows or all new rows."""
     table.write.format("delta").mode("overwrite").save(folder)
-
-
-LARGE: Final = ("commits",)
-"""Tables that have about as many rows as the log. In a text format, every other table is one file."""
 
 
 def check_place(spark: SparkSession, out: str) -> None:
@@ -172,14 +165,11 @@ def write_pages(spark: SparkSession, out: str, pages: Mapping[str, str], write: 
 
     Old pages with higher numbers are removed: an earlier analysis had more groups. Returns the path of the first page.
     """
-    first, *others = pages
-    for name in (*others, first):
+    for name in first_last(pages):
         write(f"{out}/{name}", pages[name])
-    stem = first.removesuffix(".html")
-    for name in _names(spark, out):
-        if re.fullmatch(re.escape(stem) + r"-\d+\.html", name) and name not in pages:
-            remove(spark, f"{out}/{name}")
-    path = f"{out}/{first}"
+    for name in superfluous(_names(spark, out), pages):
+        remove(spark, f"{out}/{name}")
+    path = f"{out}/{next(iter(pages))}"
     return plain(path) if is_local(spark, path) else path
 
 
@@ -199,11 +189,6 @@ def remove(spark: SparkSession, path: str) -> None:
         return
     system, where = file_system(spark, path)
     system.delete(where, True)
-
-
-def plain(path: str) -> str:
-    """A path on this machine in Python's form. `path` may be a URL."""
-    return path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
 
 
 def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:

@@ -24,6 +24,18 @@ class NotUsable(RuntimeError):
     """An address or a folder has a valid form but cannot be used. The message says what was tried and what to do."""
 
 
+class NoJava(RuntimeError):
+    """No Java was found on which Spark runs. The message says what was found and what to do."""
+
+
+class NoDelta(ValueError):
+    """Delta Lake is missing. The message says how to get it."""
+
+
+class SparkFailed(RuntimeError):
+    """Spark failed. The message is one sentence."""
+
+
 def check_names(bootstrap: str | None, master: str | None, out: str) -> None:
     """Check the form of three arguments: brokers' addresses, a master's URL, and a folder. Raises ValueError."""
     for one in () if bootstrap is None else bootstrap.split(","):
@@ -60,11 +72,21 @@ def check_master(url: str | None) -> None:
     )
 
 
+def is_here(path: str) -> bool:
+    """Whether a path, or a URL, is one in this machine's file system."""
+    return "://" not in path or path.startswith("file://")
+
+
+def plain(path: str) -> str:
+    """A path on this machine in Python's form. `path` may be a URL."""
+    return path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
+
+
 def check_out(out: str) -> None:
     """Check that a folder on this machine can be created and written into. Nothing is left in it. Raises NotUsable."""
-    if "://" in out and not out.startswith("file://"):
+    if not is_here(out):
         return
-    place = Path(out.removeprefix("file://") if out.startswith("file://") else out.removeprefix("file:")).absolute()
+    place = Path(plain(out)).absolute()
     try:
         there = next(one for one in (place, *place.parents) if one.exists())
         if not there.is_dir():

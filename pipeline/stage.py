@@ -8,30 +8,31 @@ offsets partitions of a data directory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import repeat
 from pathlib import Path
-from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyarrow import fs, parquet
+from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.arguments import DELTA, PARQUET
+from muster.pipeline.arguments import DELTA
 from muster.pipeline.clock import now_ms
-from muster.pipeline.output import is_local, plain, prepare
-from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, OTHER_COMMIT, RAW, UNKNOWN
-from muster.pipeline.sources.cluster import bounds, check_reachable
+from muster.pipeline.output import is_local, prepare
+from muster.pipeline.preflight import plain
+from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, OTHER_COMMIT, RAW
 from muster.pipeline.sources.ends import ENDS, Reach
-from muster.pipeline.sources.frame import check_table, raw_rows, some_rows
+from muster.pipeline.sources.frame import raw_rows, some_rows
 from muster.pipeline.sources.live_topics import ends_of_cluster, names_of_cluster, reach_of_cluster
 from muster.pipeline.sources.options import DECODED_ROWS, of_client
-from muster.pipeline.sources.segment_files import NoSource, SegmentFile, file_system, find_segments
-from muster.pipeline.sources.segments import READ_COMMITTED, Reading
+from muster.pipeline.sources.segment_files import NoSource, SegmentFile, find_segments
+from muster.pipeline.sources.source import TRANSACTION_TOPICS, check, has_rows, table_kind
+from muster.pipeline.sources.source import Source as Source
 from muster.pipeline.sources.spark_source import open_reader
 from muster.pipeline.sources.topics import PathReach, ends_of_path, names_of_path, reach_of_path
 from muster.pipeline.sources.transactions import PARTS, partitions_of, parts_of
+from muster.pipeline.staged import Staged as Staged
+from muster.pipeline.staged import check_found, of_time, parts_within
 from muster.pipeline.tables import batches_of
 from muster.pipeline.tables.commits import committed_between
 from muster.pipeline.tables.epoch_states import epochs_in, topic_names
@@ -41,12 +42,9 @@ from muster.pipeline.tables.schema import EVENTS
 from muster.pipeline.tables.share_states import NOTHING as NO_SHARES
 from muster.pipeline.tables.share_states import STATE_TOPIC as SHARE_TOPIC
 from muster.pipeline.tables.share_states import ShareInputs
-from muster.pipeline.tables.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
-from muster.pipeline.tables.transactions import STATE_TOPIC, TransactionInputs, counts_of
-from muster.pipeline.wanted import ALL, Wanted, is_wanted, pattern_of, with_last_before
+from muster.pipeline.tables.transactions import TransactionInputs, counts_of
+from muster.pipeline.wanted import ALL, Wanted, is_wanted, with_last_before
 from muster.pipeline.write import Work, work_of_reader, work_of_rows, write_decoded
-
-TRANSACTION_TOPICS: Final = (STATE_TOPIC, TRANSACTION_EVENTS_TOPIC)
 
 
 def stage_transactions(
@@ -75,17 +73,11 @@ def stage_transactions(
     states, topic_events = found
     parts = None
     if path is not None and (states is not None or _has_transactions(decoded)):
-        some = _within(_transaction_parts(spark, path), wanted)
+        some = parts_within(_transaction_parts(spark, path), wanted)
         some.write.mode("overwrite").parquet(f"{folder}/transaction_parts")
         parts = spark.read.schema(from_arrow_schema(PARTS)).parquet(f"{folder}/transaction_parts")
     inputs = TransactionInputs(states, topic_events, parts, of_groups=bool(wanted.groups))
     return inputs._replace(counts=counts_of(events)) if inputs.has_any and events is not None else inputs
-
-
-def of_time(raw: DataFrame, wanted: Wanted) -> DataFrame:
-    """The raw rows of the wanted time. The wanted groups do not matter: these rows belong to no group."""
-    rows = raw.withColumn("group", F.lit(None).cast("string"))
-    return rows.where(is_wanted(wanted, F.col("timestamp_ms"), of_any_group=F.lit(True))).drop("group")
 
 
 def _has_transactions(decoded: DataFrame) -> bool:
@@ -108,78 +100,6 @@ def _transaction_parts(spark: SparkSession, path: str) -> DataFrame:
     tasks = min(len(partitions), max(spark.sparkContext.defaultParallelism, 1))
     numbers = spark.range(0, len(partitions), 1, tasks).toDF("number")
     return numbers.mapInArrow(read, from_arrow_schema(PARTS))
-
-
-def _within(parts: DataFrame, wanted: Wanted) -> DataFrame:
-    """The transactions that began in the wanted time and have one of the wanted groups."""
-    rows = parts.withColumn("group", F.lit(None).cast("string"))
-    rows = rows.where(is_wanted(wanted, F.col("start_ms"), of_any_group=F.lit(True))).drop("group")
-    if not wanted.groups:
-        return rows
-    pattern = pattern_of(wanted.groups)
-    rows = rows.withColumn("groups", F.filter("groups", lambda group: group.rlike(pattern)))
-    return rows.where(F.size("groups") > 0)
-
-
-_ODD: Final = (MALFORMED, UNKNOWN)
-"""The kinds of rows that belong to no group."""
-
-
-class Source(NamedTuple):
-    """Where the log is. Exactly one of the fields has a value."""
-
-    path: str | None = None
-    """A data directory, a folder with folders of partitions, one such folder, or a table of raw rows (also URLs)."""
-    kafka: Mapping[str, str] | None = None
-    """The options of the client of a live cluster, with `bootstrap.servers`."""
-    rows: DataFrame | None = None
-    """Any Kafka rows (see `sources.frame`). Rows of `__group_events` may be among them."""
-
-    def name(self) -> str:
-        """The name of the source for people."""
-        if self.path is not None:
-            return self.path
-        return "a DataFrame" if self.kafka is None else self.kafka["bootstrap.servers"]
-
-
-class Staged(NamedTuple):
-    """The staged rows of a source."""
-
-    inputs: Inputs
-    malformed_events: DataFrame | None
-    """The rows of `__group_events` that are no events, as rows of the table `malformed`."""
-    rows: Mapping[str, int]
-    """The number of rows of the offsets log, by kind."""
-
-
-def check(source: Source) -> None:
-    """Check that the source has something to read, before any work begins. Raises NoSource, ClusterError."""
-    if source.path is not None:
-        kind = table_kind(source.path)
-        if kind is None:
-            find_segments(source.path, OFFSETS_TOPIC)
-        elif kind == PARQUET:
-            check_table(source.path)
-    elif source.kafka is not None:
-        check_reachable(source.kafka)
-        if not _has_rows(source.kafka, OFFSETS_TOPIC):
-            raise NoSource(
-                f"{source.name()}: {OFFSETS_TOPIC} holds no record: no group has committed or joined there yet"
-            )
-
-
-def bytes_of(source: Source) -> int | None:
-    """The size of the topics about groups in bytes. None: not known, of a live cluster or a table of rows."""
-    if source.path is None or table_kind(source.path) is not None:
-        return None
-    return sum(map(_bytes_of, repeat(source.path), (OFFSETS_TOPIC, EVENTS_TOPIC, SHARE_TOPIC, *TRANSACTION_TOPICS)))
-
-
-def _bytes_of(path: str, topic: str) -> int:
-    try:
-        return sum(segment.size for segment in find_segments(path, topic))
-    except NoSource:
-        return 0
 
 
 def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL) -> Staged:
@@ -210,8 +130,7 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
         if staged_events.isEmpty():
             # as above: a topic, or a column that might name it, may have no rows
             staged_events = None
-    if staged_events is None and not any(rows.get(kind) for kind in KINDS if kind not in _ODD):
-        raise NoSource(_nothing(name, staged, rows, wanted))
+    check_found(name, staged, rows, wanted, has_events=staged_events is not None)
     sound, odd_times = with_sound_times(staged, now_ms())
     ends = None if reach is None else _ends(source, reach, sound, wanted.until_ms)
     if ends is not None:
@@ -259,25 +178,6 @@ def _write_small(spark: SparkSession, rows: pa.Table, folder: str) -> None:
         spark.createDataFrame(rows).write.mode("overwrite").parquet(folder)
 
 
-def _nothing(name: str, staged: DataFrame, rows: Mapping[str, int], wanted: Wanted) -> str:
-    """The text of the error for a source without any group."""
-    odd = sum(rows.get(kind, 0) for kind in _ODD)
-    if wanted != ALL and not odd:
-        return f"{name}: the log has nothing that was asked for: {wanted.in_words()}"
-    if not odd:
-        return (
-            f"{name}: {OFFSETS_TOPIC} holds no record of a group: all of it was deleted, compacted away or aborted; "
-            "give a log in which groups committed"
-        )
-    found = staged.where(F.col("kind").isin(*_ODD)).groupBy("reason").agg(F.count("*").alias("rows"))
-    first = found.orderBy(F.desc("rows"), "reason").first()
-    why = "" if first is None else f", as in: {first['reason']}"
-    return (
-        f"{name}: nothing of {OFFSETS_TOPIC} can be read, nothing but damage or other records is there ({odd:,} found"
-        f"{why}): is it the log of another topic, or damaged? muster log check DIR looks at a data directory"
-    )
-
-
 def _read(spark: SparkSession, folder: str, schema: pa.Schema) -> DataFrame:
     # the schema is given, because the folder may have no file
     return spark.read.schema(from_arrow_schema(schema)).parquet(folder).select(*schema.names)
@@ -291,27 +191,6 @@ def _as_rows(spark: SparkSession, source: Source) -> Source:
     if kind == DELTA:
         prepare(spark, source.path)
     return Source(rows=spark.read.format(kind).load(source.path))
-
-
-def table_kind(path: str) -> str | None:
-    """PARQUET or DELTA if the path is a table of such files, otherwise None. Raises NoSource."""
-    system, root = file_system(path)
-    try:
-        info = system.get_file_info(root)
-        if info.type == fs.FileType.NotFound:
-            raise NoSource(
-                f"{path} does not exist: a data directory, copied segments or a table of raw rows was expected"
-            )
-        if info.type == fs.FileType.File:
-            if root.endswith(".parquet"):
-                return PARQUET
-            raise NoSource(f"{path} is a file: give the folder of its partition, or the data directory")
-        names = [entry.base_name for entry in system.get_file_info(fs.FileSelector(root))]
-    except (pa.ArrowException, OSError) as error:
-        raise NoSource(f"{path} cannot be listed: {error}") from error
-    if "_delta_log" in names:
-        return DELTA
-    return PARQUET if "_SUCCESS" in names or any(name.endswith(".parquet") for name in names) else None
 
 
 def _work(spark: SparkSession, source: Source, path: str | None) -> Work:
@@ -333,7 +212,7 @@ def _raw_of(spark: SparkSession, source: Source, topic: str) -> DataFrame | None
     try:
         if source.path is not None:
             find_segments(source.path, topic)
-        elif source.kafka is not None and not _has_rows(source.kafka, topic):
+        elif source.kafka is not None and not has_rows(source.kafka, topic):
             return None
     except NoSource:
         return None
@@ -357,11 +236,6 @@ def _topic_names(source: Source) -> dict[str, str]:
     if source.path is not None:
         return names_of_path(source.path)
     return {} if source.kafka is None else names_of_cluster(source.kafka)
-
-
-def _has_rows(kafka: Mapping[str, str], topic: str) -> bool:
-    first, last = bounds(kafka, Reading(topic, READ_COMMITTED, False))
-    return any(last[partition] > first[partition] for partition in last)
 
 
 def _load(spark: SparkSession, source: Source, options: Mapping[str, str]) -> DataFrame:

@@ -22,7 +22,8 @@ from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.decode import decode_all
-from muster.pipeline.output import is_local, plain
+from muster.pipeline.output import is_local
+from muster.pipeline.preflight import plain
 from muster.pipeline.schema import DECODED, OTHER_COMMIT, table_columns
 from muster.pipeline.wanted import Wanted, batch_filter
 

@@ -81,7 +81,7 @@ def add_log(commands: Any) -> None:
 def add_analyze(commands: Any) -> None:
     """Add `analyze` to the parser."""
     line = "analyze  analyze:run  show from a group log what the groups did, and what they would have done "
-    line += "(needs Spark)"
+    line += "(all but small logs need Spark)"
     parser = add_commands(commands, line, description=arguments.ABOUT, epilog=arguments.EXAMPLES)["analyze"]
     arguments.add_options(parser)
     add_options(parser, "--command-config FILE  a client.properties as Kafka's tools have it: TLS, SASL")

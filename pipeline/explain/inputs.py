@@ -16,18 +16,19 @@ from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, OTHER_
 from muster.pipeline.sources.ends import Between, Place
 from muster.pipeline.sources.segment_files import NoSource, SegmentFile
 from muster.pipeline.sources.segments import Reading, read_segments
+from muster.pipeline.sources.source import TRANSACTION_TOPICS
 from muster.pipeline.sources.topics import ends_of_path, names_of_path, reach_of_path
 from muster.pipeline.sources.transactions import PARTS, partitions_of, parts_of
+from muster.pipeline.staged import Staged, check_found, of_time, parts_within
 from muster.pipeline.tables import table
 from muster.pipeline.tables.commits import committed_between
 from muster.pipeline.tables.epoch_states import epochs_in, topic_names
-from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events
+from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events, malformed_events
 from muster.pipeline.tables.log_times import with_sound_times
 from muster.pipeline.tables.share_states import NOTHING as NO_SHARES
 from muster.pipeline.tables.share_states import STATE_TOPIC as SHARE_TOPIC
 from muster.pipeline.tables.share_states import ShareInputs
-from muster.pipeline.tables.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
-from muster.pipeline.tables.transactions import STATE_TOPIC, TransactionInputs, counts_of
+from muster.pipeline.tables.transactions import TransactionInputs, counts_of
 from muster.pipeline.wanted import ALL, Wanted, batch_filter, is_wanted, with_last_before
 
 
@@ -86,27 +87,43 @@ def last_ms(log: Log) -> int:
 
 
 def inputs_of(log: Log, wanted: Wanted = ALL) -> Inputs:
-    """The inputs of the tables, without a filter by group. The caller is in the block `frames.in_this_process`."""
+    """The inputs of the tables. The caller is in the block `frames.in_this_process`."""
+    return staged_of(log, wanted).inputs
+
+
+def staged_of(log: Log, wanted: Wanted = ALL, name: str | None = None) -> Staged:
+    """The inputs of the tables, with all that an analysis needs. The caller is in the block `frames.in_this_process`.
+
+    `name`: the name of the source, which must have a group; None: it need not. Raises NoSource.
+    """
     every = pa.Table.from_batches(map(batch_filter(wanted), decode_all(log.raw(OFFSETS_TOPIC))), DECODED)
     is_other = pc.equal(every.column("kind"), OTHER_COMMIT)
-    staged = every.filter(pc.invert(is_other))
-    rows = Counter(staged.column("kind").to_pylist())
-    sound, odd_times = with_sound_times(frame_of(staged), now_ms())
+    staged = frame_of(every.filter(pc.invert(is_other)))
+    rows = Counter(kind for kind in every.column("kind").to_pylist() if kind != OTHER_COMMIT)
+    raw = _raw(log, EVENTS_TOPIC)
+    of_groups = events(raw).where(is_wanted(wanted, F.col("time_ms")))
+    found = None if of_groups.isEmpty() else of_groups
+    if name is not None:
+        check_found(name, staged, rows, wanted, has_events=found is not None)
+    sound, odd_times = with_sound_times(staged, now_ms())
     committed = committed_between(table(sound, OFFSET_COMMIT).where(~F.col("is_tombstone")), "log_timestamp_ms")
     ends = None if log.ends is None or committed is None else log.ends(*committed, wanted.until_ms)
     decoded = with_last_before(sound, wanted)
-    of_groups = events(_raw(log, EVENTS_TOPIC)).where(is_wanted(wanted, F.col("time_ms")))
-    found = None if of_groups.isEmpty() else of_groups
-    return Inputs(
-        decoded,
-        found,
-        None if ends is None else frame_of(ends),
-        wanted.since_ms,
-        epochs_in(decoded, rows, log.names),
-        odd_times,
-        _transactions(log, decoded, found, wanted),
-        _shares(log, decoded, wanted),
-        others=frame_of(every.filter(is_other)),
+    bad = malformed_events(raw)
+    return Staged(
+        Inputs(
+            decoded,
+            found,
+            None if ends is None else frame_of(ends),
+            wanted.since_ms,
+            epochs_in(decoded, rows, log.names),
+            odd_times,
+            _transactions(log, staged, found, wanted),
+            _shares(log, decoded, wanted),
+            others=frame_of(every.filter(is_other)),
+        ),
+        bad.where(is_wanted(wanted, F.col("log_timestamp_ms"), of_any_group=F.col("group").isNull())),
+        rows,
     )
 
 
@@ -122,18 +139,14 @@ def _shares(log: Log, decoded: DataFrame, wanted: Wanted) -> ShareInputs:
     return ShareInputs(raw, {**log.names(), **topic_names(decoded)}, ends, wanted)
 
 
-def _transactions(log: Log, decoded: DataFrame, of_groups: DataFrame | None, wanted: Wanted) -> TransactionInputs:
+def _transactions(log: Log, staged: DataFrame, of_groups: DataFrame | None, wanted: Wanted) -> TransactionInputs:
     found: list[DataFrame | None] = []
-    for topic in (STATE_TOPIC, TRANSACTION_EVENTS_TOPIC):
-        rows = _of_time(_raw(log, topic), "timestamp_ms", wanted)
+    for topic in TRANSACTION_TOPICS:
+        rows = of_time(_raw(log, topic), wanted)
         found.append(None if rows.isEmpty() else rows)
     parts = None
     is_transactional = (F.col("kind") == OFFSET_COMMIT) & F.col("is_transactional")
-    if log.parts is not None and (found[0] is not None or not decoded.where(is_transactional).isEmpty()):
-        parts = _of_time(frame_of(pa.Table.from_pylist(list(log.parts()), PARTS)), "start_ms", wanted)
-    inputs = TransactionInputs(found[0], found[1], parts)
+    if log.parts is not None and (found[0] is not None or not staged.where(is_transactional).isEmpty()):
+        parts = parts_within(frame_of(pa.Table.from_pylist(list(log.parts()), PARTS)), wanted)
+    inputs = TransactionInputs(found[0], found[1], parts, of_groups=bool(wanted.groups))
     return inputs._replace(counts=counts_of(of_groups)) if inputs.has_any and of_groups is not None else inputs
-
-
-def _of_time(rows: DataFrame, when: str, wanted: Wanted) -> DataFrame:
-    return rows.where(is_wanted(wanted, F.col(when)))

@@ -12,6 +12,7 @@ from types import FrameType
 from muster.pipeline.arguments import DELTA, Arguments, Follow
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.output import EXTENSION, check_place, prepare
+from muster.pipeline.preflight import check_master
 from muster.pipeline.progress import quiet
 from muster.pipeline.safe_path import worker_settings
 from muster.pipeline.session import UNSEEN_PLANS, open_session, traceback_setting
@@ -26,6 +27,7 @@ def follow(asked: Arguments, how: Follow) -> int:
 
     Raises NoJava, NotUsable, NotOurs, NoDelta, ClusterError, BadOption and Spark's own errors.
     """
+    check_master(asked.master)
     _reach(asked.kafka)
     stopped = threading.Event()
     line = StatusLine()

@@ -21,7 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.follow.manifest import Manifest, NotOurs, folders, of_text, to_text
-from muster.pipeline.output import file_system, is_local, plain, remove, write_text
+from muster.pipeline.output import file_system, is_local, remove, write_text
+from muster.pipeline.preflight import plain
 from muster.pipeline.published import empty
 from muster.pipeline.tables.schema import TABLES
 

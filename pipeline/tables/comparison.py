@@ -6,10 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.arguments import BadArgument
 from muster.pipeline.episodes.comparison import (
@@ -22,6 +18,7 @@ from muster.pipeline.episodes.comparison import (
     judgement,
     span,
 )
+from muster.pipeline.frames import Column, DataFrame, F
 from muster.pipeline.tables import by_group, keep
 from muster.pipeline.tables.commits import OF_TIMES, walked
 from muster.pipeline.tables.episodes import episodes_and_verdicts
@@ -126,20 +123,8 @@ def _compare(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, A
     yield judged
 
 
-_NEEDED: Final = ("episodes", "verdicts")
-
-
-def earlier(spark: SparkSession, folder: str) -> Side:
-    """The tables that an earlier analysis wrote into its `--out`. Raises BadArgument."""
-    try:
-        episodes, verdicts = (
-            spark.read.schema(from_arrow_schema(TABLES[name])).parquet(f"{folder}/tables/{name}") for name in _NEEDED
-        )
-    except AnalysisException as error:
-        raise BadArgument(
-            f"--compare {folder}: the --out of an earlier analysis, with its tables in Parquet, was expected"
-        ) from error
-    return Side(episodes, verdicts)
+NEEDED: Final = ("episodes", "verdicts")
+"""The tables of an earlier analysis that a comparison reads: the fields of a Side."""
 
 
 def check_time(at_ms: int, decoded: DataFrame) -> None:

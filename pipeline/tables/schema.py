@@ -174,6 +174,9 @@ TABLES: Final[Mapping[str, pa.Schema]] = MappingProxyType(
 )
 """Every table of the pipeline by its name."""
 
+LARGE: Final = ("commits",)
+"""Tables that have about as many rows as the log. In a text format, every other table is one file."""
+
 NEVER_NULL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         name: frozenset(text.split())

@@ -5,24 +5,56 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from muster.cli import main
+from tests.pipeline.raw import commit
+from tests.pipeline.sources.logs import batch, write_segment
 
 
-def test_analyze_without_spark_names_the_package_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-    for name in [name for name in sys.modules if name.startswith("muster.pipeline.analyze")]:
+@pytest.fixture
+def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No module of Spark can be imported."""
+    for name in [name for name in sys.modules if name.startswith(("muster.pipeline", "pyspark.", "py4j"))]:
         monkeypatch.delitem(sys.modules, name)
-    for name in [name for name in sys.modules if name.startswith("pyspark.")]:
+    for name in ("pyspark", "py4j"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert main(["analyze", "muster-data"]) == 1
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    """A log with one commit."""
+    write_segment(tmp_path / "log", batch([commit(offset=5, commit_timestamp=1_750_000_000_000)], 0))
+    return str(tmp_path / "log")
+
+
+@pytest.mark.usefixtures("_without_spark")
+def test_a_small_log_needs_no_spark(log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", log, "--out", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out.endswith(f"tables: {tmp_path}/out/tables\n")
+
+
+@pytest.mark.usefixtures("_without_spark")
+def test_spark_is_named_where_it_is_needed_and_missing(
+    log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["analyze", log, "--out", str(tmp_path / "out"), "--master", "local[1]"]) == 1
     output = capsys.readouterr().err
-    assert output.startswith("muster analyze: it needs Spark, and pyspark")
-    assert output.endswith("is not installed: pip install 'muster-kafka[spark]'\n")
+    assert output.startswith("muster analyze: it needs Spark, and py")
+    assert output.endswith(" is not installed: pip install 'muster-kafka[spark]'\n")
+
+
+def test_another_missing_package_is_named(
+    log: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "muster.pipeline.analyze", raising=False)
+    monkeypatch.setitem(sys.modules, "muster.pipeline.here", None)
+    assert main(["analyze", log]) == 1
+    assert capsys.readouterr().err.endswith(
+        ", which is not installed: pip install 'muster-kafka[spark]'; for a small log, [explain] is enough\n"
+    )
 
 
 def test_a_wrong_option_is_refused_before_spark_is_imported(
@@ -68,4 +100,4 @@ def test_a_client_with_tls_passes_the_check_of_the_listener(
 ) -> None:
     monkeypatch.setitem(sys.modules, "muster.pipeline.analyze", None)
     assert main(["analyze", "--bootstrap-server", "127.0.0.1:1", "-X", "kafka.security.protocol=ssl"]) == 1
-    assert "it needs Spark" in capsys.readouterr().err
+    assert "it needs muster.pipeline.analyze" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.pipeline.frames import in_this_process
-from muster.pipeline.session import LITTLE, open_session
+from muster.pipeline.session import open_session
 from tests.pipeline.engines import TABLES_ON, Engine
 from tests.pipeline.jars import CONNECTOR
 from tests.pipeline.live import Live
@@ -34,8 +34,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores, with Spark's Kafka connector if its jars are installed."""
     settings = {
-        # these are the settings for a small log. Adaptive execution also made one partition of each small shuffle
-        **LITTLE,
+        # little work: Spark writes no code for each plan, and spreads nothing over tasks
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
         "spark.driver.memory": "640m",
         # to compile well costs more than it saves: half the CPU time. Java then reserves space for a fifth of the code,
         # which is too little. With space for all classes and for young objects the collector visits fewer objects

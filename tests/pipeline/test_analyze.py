@@ -12,13 +12,13 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from muster.pipeline.analyze import Analysis, main, run, summary
-from muster.pipeline.explain.inputs import inputs_of, log_of_path
-from muster.pipeline.frames import in_this_process
+from muster.pipeline.arguments import BadArgument
 from muster.pipeline.schema import RAW
+from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.stage import Source
-from muster.pipeline.tables.build import build
 from muster.pipeline.tables.schema import TABLES
+from muster.pipeline.wanted import Wanted as Chosen
 from muster.simulation.sample.writing import Wanted, write
 from tests.pipeline.sources.logs import batch, marker, write_segment
 from tests.simulation.sample.reading import truth
@@ -65,12 +65,52 @@ def rows_of(table: pa.Table) -> list[str]:
     return sorted(re.sub(r"\d+\.\d{7,}", lambda one: f"{float(one[0]):.6f}", row) for row in rounded)
 
 
-def test_the_tables_are_the_same_without_spark(analysed: tuple[Path, Analysis], log: str) -> None:
-    with in_this_process():
-        here = build(inputs_of(log_of_path(log)))
-    for name, rows in here.items():
-        kept = parquet.read_table(analysed[0] / "tables" / name).select(TABLES[name].names)
-        assert rows_of(rows.toArrow().cast(TABLES[name])) == rows_of(kept.cast(TABLES[name])), name
+def test_an_analysis_without_spark_writes_the_same_tables_and_page(
+    analysed: tuple[Path, Analysis], log: str, tmp_path: Path
+) -> None:
+    here = run(None, Source(path=log), str(tmp_path), settings=())
+    assert here.about == analysed[1].about
+    assert list(here.tables) == list(analysed[1].tables)
+    for name in here.tables:
+        ours, theirs = (parquet.read_table(out / "tables" / name) for out in (tmp_path, analysed[0]))
+        assert ours.schema.names == theirs.schema.names
+        assert facts_of(ours.schema) == facts_of(theirs.schema), name
+        assert rows_of(ours) == rows_of(theirs), name
+    for page in analysed[0].glob("*.html"):
+        assert (tmp_path / page.name).read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
+    assert {one.name for one in tmp_path.iterdir()} == {one.name for one in analysed[0].iterdir()}
+
+
+def facts_of(schema: pa.Schema) -> list[tuple[str, str, object]]:
+    """The columns of a file, with their types and comments. (Spark finds that parts of some lists are never null.)"""
+    said = json.loads(schema.metadata[b"org.apache.spark.sql.parquet.row.metadata"])
+    comments = [(one["name"], one["metadata"]) for one in said["fields"]]
+    types = [str(kind).replace(" not null", "") for kind in schema.types]
+    return [(name, kind, comment) for (name, comment), kind in zip(comments, types, strict=True)]
+
+
+def test_two_times_and_two_analyses_are_compared_without_spark(log: str, tmp_path: Path) -> None:
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    some = run(None, Source(path=log), first, settings=(), compare=1_767_223_800_000).tables["comparison"]
+    assert some.count() == 4
+    again = run(None, Source(path=log), second, settings=(), compare=first)
+    assert again.tables["comparison"].count() == 4
+    with pytest.raises(BadArgument, match="the --out of an earlier analysis, with its tables in Parquet"):
+        run(None, Source(path=log), second, compare=str(tmp_path))
+
+
+def test_a_part_of_a_log_is_analysed_without_spark(log: str, tmp_path: Path) -> None:
+    wanted = Chosen(since_ms=1_767_223_800_000, groups=("zombie-?",))
+    found = run(None, Source(path=log), str(tmp_path), wanted=wanted, settings=())
+    assert {row["group"] for row in found.tables["verdicts"].collect()} == {"zombie-1"}
+    assert found.about.groups == ("zombie-?",)
+    with pytest.raises(NoSource, match="the log has nothing that was asked for"):
+        run(None, Source(path=log), str(tmp_path), wanted=Chosen(groups=("nobody",)))
+
+
+def test_only_a_data_directory_is_analysed_without_spark(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="only a data directory can be analysed"):
+        run(None, Source(kafka={"bootstrap.servers": "h:1"}), str(tmp_path))
 
 
 def test_the_notebook_runs(
@@ -107,7 +147,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 1
 def test_impossible_inputs_are_refused_before_spark_starts(
     log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("muster.pipeline.analyze.open_session", pytest.fail)
+    monkeypatch.setattr("muster.pipeline.on_spark.open_session", pytest.fail)
     nowhere, file = tmp_path / "nowhere", tmp_path / "rows.parquet"
     file.write_text("no table")
     out = ("--out", str(tmp_path / "out"))
@@ -129,7 +169,7 @@ def test_impossible_inputs_are_refused_before_spark_starts(
 def session_of_tests(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session for an analysis on the command line, which does not end the session."""
     monkeypatch.setattr(spark, "stop", lambda: None)
-    monkeypatch.setattr("muster.pipeline.analyze.open_session", lambda *_, **__: spark)
+    monkeypatch.setattr("muster.pipeline.on_spark.open_session", lambda *_, **__: spark)
 
 
 @pytest.mark.usefixtures("session_of_tests")
@@ -178,7 +218,7 @@ def test_staged_files_are_removed_after_a_failure(
         (Path(folder) / "decoded").mkdir(parents=True)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("muster.pipeline.analyze.stage", stage)
+    monkeypatch.setattr("muster.pipeline.on_spark.stage", stage)
     with pytest.raises(KeyboardInterrupt):
         run(spark, Source(path="log"), str(tmp_path / "out"))
     assert list((tmp_path / "out").iterdir()) == []
@@ -190,6 +230,6 @@ def test_an_interrupt_ends_an_analysis_without_a_traceback(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("muster.pipeline.analyze.open_session", interrupted)
-    assert main([log]) == 130
+    monkeypatch.setattr("muster.pipeline.on_spark.open_session", interrupted)
+    assert main([log, "--master", "local[1]"]) == 130
     assert capsys.readouterr().err == "analyze: stopped\n"

@@ -18,14 +18,21 @@ def test_the_arguments_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     asked = given("muster-data")
     assert asked == Arguments(
-        "muster-data", {}, "muster-report", ("html", "parquet"), "local[*]", "default", None, None, (), False
-    )
+        "muster-data", {}, "muster-report", ("html", "parquet"), "local[*]", "default", None, None, (), False,
+        may_skip_spark=True,
+    )  # fmt: skip
 
 
 def test_under_spark_submit_its_master_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "12345")
     assert given("muster-data").master is None
+    assert not given("muster-data").may_skip_spark
     assert given("muster-data", "--master", "spark://one:7077").master == "spark://one:7077"
+
+
+def test_a_named_master_demands_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert not given("muster-data", "--master", "local[*]").may_skip_spark
 
 
 def test_options_of_the_client_of_a_live_cluster_are_read() -> None:

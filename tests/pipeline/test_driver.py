@@ -19,8 +19,8 @@ from tests.pipeline.sources.logs import batch, write_segment
 ROOM = Path(log_times.__file__).parents[1]
 COLLECTING = {"collect", "toPandas", "toLocalIterator", "toArrow", "first", "take", "head", "tail", "foreach"}
 SENDING = {"broadcast"}
-WITHOUT_SPARK = ("frames", "explain")
-"""The packages whose tables are rows of this process: they have no driver."""
+WITHOUT_SPARK = ("frames", "explain", "here.py")
+"""The packages and modules whose tables are rows of this process: they have no driver."""
 
 BOUNDED = {
     ("tables/log_times.py", "_suspect", "collect"): "MAX_DAYS, and then the number of partitions of the log",
@@ -39,7 +39,7 @@ BOUNDED = {
     ("follow/staging.py", "_counts", "collect"): "the number of kinds",
     ("tables/comparison.py", "check_time", "first"): "one row",
     ("tables/comparison.py", "_span", "first"): "one row",
-    ("stage.py", "_nothing", "first"): "one row",
+    ("staged.py", "_nothing", "first"): "one row",
     ("write.py", "write_decoded", "collect"): "the number of kinds",
     ("write.py", "_by_workers", "collect"): "the number of files: tasks x kinds",
 }

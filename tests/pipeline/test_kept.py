@@ -54,7 +54,7 @@ def test_a_parquet_table_without_files_is_empty(tmp_path: Path) -> None:
 def test_parquet_files_of_hadoop_are_read(folder: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files are read as from a store that only Java can read; here it is this machine's disk."""
     here = kept(spark, {"t": [str(folder), str(folder)]}, {"t": SCHEMA})["t"]
-    monkeypatch.setattr(module, "is_local", lambda _spark, _path: False)
+    monkeypatch.setattr("muster.pipeline.output.is_local", lambda _spark, _path: False)
     there = kept(spark, {"t": [folder.as_uri(), folder.as_uri()]}, {"t": SCHEMA})["t"]
     assert isinstance(there.files[0](), HadoopFile)
     assert len(here.files) == len(there.files) == 4

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from muster.pipeline.output import remove, write_pages, write_table, write_text
+from muster.pipeline.texts import write_text_table
 
 ROWS = [
     {"group": 'a "quoted", name', "owned": [{"topic": "t", "partitions": [1, 2]}], "key": b"\xff", "count": 1},
@@ -44,6 +46,17 @@ def test_only_the_written_files_are_left(tables: Path) -> None:
     assert sorted(one.name for one in tables.iterdir()) == ["empty.csv", "empty.json", "full", "full.csv", "full.json"]
     assert (tables / "empty.csv").read_text(encoding="utf-8") in ("", "group,owned,key,count\n")
     assert (tables / "empty.json").read_text(encoding="utf-8") == ""
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_this_process_writes_the_same_text(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    rows = [*ROWS, {"group": "", "owned": [{"topic": None, "partitions": []}], "key": b"", "count": -1}]
+    made = spark.createDataFrame([tuple(row.values()) for row in rows], SCHEMA)
+    moments = made.withColumn("at", F.timestamp_millis(F.lit(1_750_000_000_123)))
+    write_table(moments, str(tmp_path / "theirs"), (form,))
+    write_text_table(moments.toArrow(), tmp_path / f"ours.{form}", form)
+    ours, theirs = ((tmp_path / f"{name}.{form}").read_text(encoding="utf-8") for name in ("ours", "theirs"))
+    assert ours == theirs
 
 
 def test_superfluous_pages_are_removed(spark: SparkSession, tmp_path: Path) -> None:

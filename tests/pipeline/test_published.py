@@ -14,7 +14,7 @@ from pyspark.errors.exceptions.captured import SparkRuntimeException
 from pyspark.sql import SparkSession
 
 from muster.pipeline.frames import in_this_process
-from muster.pipeline.published import MOMENTS, empty, is_sure, names_of, published
+from muster.pipeline.published import MOMENTS, empty, is_sure, names_of, published, published_here
 from muster.pipeline.tables.build import build, unusable
 from muster.pipeline.tables.comments import comment
 from muster.pipeline.tables.schema import NEVER_NULL, TABLES
@@ -87,9 +87,11 @@ def test_columns_declared_never_null_are_never_null(spark: SparkSession, tmp_pat
 
 
 def test_a_null_in_a_never_null_column_is_an_error(spark: SparkSession) -> None:
-    table = published(table_of(Engine(spark), "verdicts", [{"group": "g", "verdict": "fine"}]), "verdicts")
+    rows = table_of(Engine(spark), "verdicts", [{"group": "g", "verdict": "fine"}])
     with pytest.raises(SparkRuntimeException, match="the table verdicts has a row without level"):
-        table.collect()
+        published(rows, "verdicts").collect()
+    with pytest.raises(ValueError, match="the table verdicts has a row without level"):
+        published_here(rows.toArrow().cast(TABLES["verdicts"]), "verdicts")
     assert {name: set(NEVER_NULL[name]) - set(TABLES[name].names) for name in NEVER_NULL} == {
         name: set() for name in TABLES
     }

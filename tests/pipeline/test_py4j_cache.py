@@ -6,7 +6,7 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.session import CLASSES, cache_classes, keep_objects
+from muster.pipeline.session import CLASSES, cache_classes
 
 
 class Jvm:
@@ -36,17 +36,3 @@ def test_spark_uses_the_cached_classes(spark: SparkSession) -> None:
     assert spark.range(1).select(F.initcap(F.lit("some text")).alias("it")).collect()[0]["it"] == "Some Text"
     functions = vars(spark.sparkContext._jvm)["org.apache.spark.sql.functions"]
     assert {"initcap", "lit"} <= vars(functions).keys()
-
-
-def test_a_small_session_does_not_report_unused_objects() -> None:
-    reported = SimpleNamespace(enable_memory_management=True)
-    gateway = SimpleNamespace(gateway_property=reported)
-    keep_objects(cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway))))
-    assert reported.enable_memory_management is False
-
-
-def test_py4j_has_the_setting_for_unused_objects(spark: SparkSession) -> None:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    assert gateway.gateway_property.enable_memory_management is True
-    assert gateway._gateway_client.gateway_property is gateway.gateway_property

@@ -10,15 +10,13 @@ from pyspark.sql import SparkSession
 
 from muster.pipeline.session import (
     ALL_CORES,
-    LITTLE,
     MIDDLING_BYTES,
-    SMALL_BYTES,
     new_session_settings,
     open_session,
     settings_for,
 )
+from muster.pipeline.sources.source import Source, bytes_of
 from muster.pipeline.spark_home import java_home
-from muster.pipeline.stage import Source, bytes_of
 from tests.pipeline.conftest import TIMEOUT_S
 
 
@@ -82,25 +80,21 @@ def test_a_globally_set_garbage_collector_is_no_conflict(monkeypatch: pytest.Mon
 def test_a_session_suits_the_log_unless_a_master_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
     java = "spark.driver.defaultJavaOptions"
-    master, settings = settings_for(ALL_CORES, SMALL_BYTES - 1)
-    assert (master, settings.items() >= LITTLE.items()) == ("local[1]", True)
-    assert settings[java].endswith("-XX:+UseSerialGC")
-    master, settings = settings_for(ALL_CORES, SMALL_BYTES)
-    assert (master, list(settings)) == (ALL_CORES, [java])
+    settings = settings_for(ALL_CORES, MIDDLING_BYTES - 1)
+    assert list(settings) == [java]
     assert "-XX:TieredStopAtLevel=1" in settings[java]
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
-    assert not any("GC" in settings_for(ALL_CORES, size)[1][java] for size in (0, SMALL_BYTES))
-    assert settings_for(ALL_CORES, MIDDLING_BYTES) == settings_for(ALL_CORES, None) == (ALL_CORES, {})
+    assert "GC" not in settings_for(ALL_CORES, 0)[java]
+    assert settings_for(ALL_CORES, MIDDLING_BYTES) == settings_for(ALL_CORES, None) == {}
     for named in ("local[4]", "spark://master:7077", None):
-        assert settings_for(named, 0) == settings_for(named, SMALL_BYTES) == (named, {})
+        assert settings_for(named, 0) == {}
 
 
-@pytest.mark.parametrize("log_bytes", [0, SMALL_BYTES])
-def test_java_accepts_all_options(log_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_accepts_all_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
     home = java_home() or os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
-    reported = settings_for(ALL_CORES, log_bytes)[1]["spark.driver.defaultJavaOptions"].split()
+    reported = settings_for(ALL_CORES, 0)["spark.driver.defaultJavaOptions"].split()
     subprocess.run([java, "-Xmx1g", *reported, "-version"], capture_output=True, timeout=TIMEOUT_S, check=True)
 
 

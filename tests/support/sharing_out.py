@@ -29,7 +29,6 @@ DEAR = (
     "tests/simulation/cluster/test_cluster.py",
     "tests/torture/test_node.py",
     "tests/pipeline/follow/test_command.py",
-    "tests/pipeline/test_worker_daemon.py",
     "tests/pipeline/episodes/test_recorded_claims.py",
     "tests/stories/test_virtual.py",
     "tests/test_cli.py",

@@ -11,7 +11,6 @@ from subprocess import PIPE
 import pytest
 
 from muster.pipeline.follow.command import StatusLine, ends_on_signals
-from muster.pipeline.session import ONE_CORE
 from tests.pipeline.follow.test_run import QUICK_TO_START
 from tests.pipeline.live import Live
 
@@ -62,7 +61,7 @@ sys.exit(main(sys.argv[1:]))
 def test_a_signal_to_the_process_group_ends_the_follower_in_order(live: Live, tmp_path: Path) -> None:
     """systemd and `timeout` send SIGTERM to the whole group, so Java must not get it."""
     command = [sys.executable, "-c", CHILD, "--bootstrap-server", live.bootstrap, "--follow"]
-    command += ["--out", str(tmp_path / "out"), "--master", ONE_CORE]
+    command += ["--out", str(tmp_path / "out"), "--master", "local[1]"]
     environment = {**os.environ, **QUICK_TO_START}
     follower = subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True, env=environment)
     try:
