@@ -37,6 +37,9 @@ MOMENTS: Final = {
     "oldest_ms": "oldest_time",
     "changed_ms": "changed_time",
     "deleted_ms": "deleted_time",
+    "done_ms": "done_time",
+    "idle_from_ms": "idle_from",
+    "idle_until_ms": "idle_until",
 }
 """The columns that are times, and their names as a TIMESTAMP. Other columns that end in `_ms` are durations."""
 GROUP_ID: Final = "group_id"

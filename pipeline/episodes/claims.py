@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from muster.pipeline.episodes.applications import Together
 from muster.pipeline.episodes.model import Rebalance, Stay
+from muster.pipeline.episodes.share_facts import NO_SHARES, Shares
 from muster.pipeline.episodes.thresholds import IN_TURN_MS
 
 CERTAIN: Final = "certain"
@@ -26,7 +27,16 @@ TOO_SLOW: Final = "too_slow"
 TWO_TOPICS: Final = "two_topics"
 SKIP: Final = "skip"
 """The rules of trouble that commits show. SECOND_APPLICATION and ZOMBIE are also causes in the table `regressions`."""
-OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE, TOO_SLOW, TWO_TOPICS, SKIP)
+POISON: Final = "poison_record"
+NOT_DONE: Final = "record_not_done"
+ALL_FAIL: Final = "most_records_fail"
+LOCK_TOO_SHORT: Final = "lock_too_short"
+STUCK: Final = "stuck_worker"
+STARVED: Final = "starved_worker"
+OF_SHARES: Final = (POISON, NOT_DONE, ALL_FAIL, LOCK_TOO_SHORT, STUCK, STARVED)
+"""The rules of trouble that the deliveries of share groups show."""
+OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE, TOO_SLOW, TWO_TOPICS, SKIP, *OF_SHARES)
+"""The rules of all trouble besides rebalances."""
 UNSTABLE: Final = "unstable"
 CLOCK: Final = "clock_went_back"
 SILENCE: Final = "silence"
@@ -206,3 +216,5 @@ class Facts(NamedTuple):
     together: Together | None = None
     """The time in which members read different topics."""
     skips: Sequence[Skip] = ()
+    shares: Shares = NO_SHARES
+    """What became of the records of a share group."""

@@ -8,9 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.episodes.claims import STALLED, STOPPED, TOO_SLOW, Claim, Facts, Span, Stall
+from muster.pipeline.episodes.claims import (
+    LOCK_TOO_SHORT,
+    POISON,
+    STALLED,
+    STOPPED,
+    TOO_SLOW,
+    Claim,
+    Facts,
+    Span,
+    Stall,
+)
 from muster.pipeline.episodes.model import DEATHS
 
 
@@ -164,6 +175,27 @@ def _stands_still(_: Claim, facts: Facts) -> bool:
     return unread > 0 and 2 * unread >= sum(one.lag or 0 for one in facts.lags)
 
 
+def _most_fail(claim: Claim, facts: Facts) -> bool:
+    """Do workers give up most records? Then it is not the record that fails."""
+    if claim.from_ms is None or claim.until_ms is None:
+        return False
+    return facts.shares.done(claim.from_ms, claim.until_ms).fails
+
+
+def _members_ended(claim: Claim, facts: Facts) -> bool:
+    """Did members leave or die when most of the records were given back? Then their locks ended with them."""
+    moments = sorted({ms for one in facts.shares.deliveries if one.name in claim.who for ms in one.ends})
+    ends = sorted(one.end_ms for one in facts.stays if one.end_ms is not None)
+    explained = 0
+    for ms in moments:
+        its = next((one for one in ends if -limits.LATE_MS <= one - ms <= EPOCH_SESSION_MS + limits.LATE_MS), None)
+        if its is not None:
+            # a member that ends gives its records back once
+            ends.remove(its)
+            explained += 1
+    return 2 * explained > len(moments)
+
+
 _LOST: Final = frozenset({model.DIED, model.STOP})
 CONTRADICTIONS: Final = (
     Contradiction(
@@ -181,6 +213,10 @@ CONTRADICTIONS: Final = (
     Contradiction("deleted", frozenset({STOPPED}), _was_deleted, "the group was deleted later"),
     Contradiction("reads_nothing", frozenset({TOO_SLOW}), _reads_nothing, "the group reads nothing"),
     Contradiction("stands_still", frozenset({TOO_SLOW}), _stands_still, "most of the lag is in partitions that stall"),
+    Contradiction("most_fail", frozenset({POISON}), _most_fail, "the workers give up most records"),
+    Contradiction(
+        "members_ended", frozenset({LOCK_TOO_SHORT}), _members_ended, "members ended when the records were given back"
+    ),
     Contradiction("caught_up", frozenset({TOO_SLOW}), _has_caught_up, "the group is no farther behind than before"),
 )  # fmt: skip
 """All contradictions. A test has an example of each."""

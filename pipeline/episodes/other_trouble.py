@@ -34,6 +34,7 @@ from muster.pipeline.episodes.claims import (
     Step,
 )
 from muster.pipeline.episodes.model import DEATHS, Rebalance
+from muster.pipeline.episodes.share_trouble import share_troubles
 from muster.pipeline.episodes.trend import Trend, closed, members_needed, trend
 from muster.pipeline.episodes.when import When
 from muster.pipeline.wording import MINUTE, SECOND, duration, number, plural
@@ -70,6 +71,7 @@ def troubles(facts: Facts, when: When) -> list[Claim]:
         found.append(_skipped(skips, when))
     if skips := [one for one in facts.skips if one.client is not None]:
         found.append(_skipped(skips, when))
+    found += share_troubles(facts, when)
     return sorted(found, key=lambda one: not one.is_on)
 
 

@@ -96,5 +96,13 @@ WAITED_MS: Final = 30 * SECOND
 """A member keeps others waiting if it is the only one that holds up a rebalance for this time."""
 STUCK_MS: Final = 5 * MINUTE
 """A rebalance that lasts for this time is stuck."""
+POISON_TIMES: Final = 3
+"""A record of a share group fails if it was delivered at least this many times, and not accepted."""
+LOCK_MS: Final = SECOND
+"""The shortest lock that Kafka allows. A member that gave records back sooner did so by itself."""
+STARVED_MS: Final = MINUTE
+"""A worker of a share group hangs, or has no work, if no record is done for this time."""
+STARVED_RECORDS: Final = 20
+"""In this time, the other workers must have accepted at least this many records."""
 SHORT_MS: Final = 60 * MINUTE
 """If the log covers a group for less than this, the times have seconds."""

@@ -13,7 +13,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from muster.pipeline.follow.manifest import BUCKETS, WHOLE, Manifest, rebuilt
-from muster.pipeline.follow.staging import bucket_of, reached, staged, staged_others, staged_transactions
+from muster.pipeline.follow.staging import (
+    SHARE_STATE,
+    bucket_of,
+    reached,
+    staged,
+    staged_others,
+    staged_transactions,
+)
 from muster.pipeline.follow.store import BUCKET, Store
 from muster.pipeline.published import published
 from muster.pipeline.sources.cluster import Offsets, bounds
@@ -24,7 +31,7 @@ from muster.pipeline.sources.segments import READ_UNCOMMITTED, Reading
 from muster.pipeline.tables import keep
 from muster.pipeline.tables.build import MADE, build, unusable
 from muster.pipeline.tables.commits import OF_ENDS, OF_TIMES, committed_between, walked
-from muster.pipeline.tables.episodes import episodes_and_verdicts
+from muster.pipeline.tables.episodes import episodes_and_verdicts, share_tables_of
 from muster.pipeline.tables.flapping import flapping
 from muster.pipeline.tables.inputs import Inputs
 from muster.pipeline.tables.lag import lag, progress
@@ -127,7 +134,8 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
         folders: Folders = {}
         made: dict[str, DataFrame] = {}
         if dirty:
-            folders = _by_bucket(store, *staged(store, manifest, dirty, lambda: names_of_cluster(kafka)))
+            known = None if seen is None else seen.reach.ends
+            folders = _by_bucket(store, *staged(store, manifest, dirty, lambda: names_of_cluster(kafka), known))
         draft = rebuilt(manifest, manifest.batch, dirty, folders)
         tables = store.tables(draft)
         transaction_events = staged_transactions(store, manifest)
@@ -151,7 +159,7 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
         made |= episodes_and_verdicts(
             tables["rebalances"], tables["memberships"], tables["generations"], times, made["flapping"],
             quiet, of_commits["stalls"], tables["regressions"], of_commits["progress"], tables["skips"],
-            of_commits["lag"],
+            of_commits["lag"], share_tables_of(tables) if manifest.rows.get(SHARE_STATE) else None,
         )  # fmt: skip
         for name, rows in made.items():
             folder = store.name("version")
@@ -170,7 +178,7 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
 def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Folders:
     facts = build(inputs, [name for name in MADE if name not in (*OF_NOW, OF_ALL)])
     folders: Folders = {}
-    for name, rows in (facts | unusable(inputs.decoded, malformed_events)).items():
+    for name, rows in (facts | unusable(inputs.decoded, malformed_events, of_shares=inputs.shares)).items():
         folder = store.name("version")
         placed = published(rows, name).withColumn(BUCKET, bucket_of(F.col("group")))
         placed.write.partitionBy(BUCKET).parquet(store.folder(name, folder))

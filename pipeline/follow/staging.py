@@ -20,9 +20,12 @@ from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC, OTHER
 from muster.pipeline.sources.cluster import Offsets
 from muster.pipeline.sources.options import of_client
 from muster.pipeline.tables import shaped
-from muster.pipeline.tables.epoch_states import epochs_in
+from muster.pipeline.tables.epoch_states import epochs_in, topic_names
 from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events, malformed_events
 from muster.pipeline.tables.log_times import with_sound_times
+from muster.pipeline.tables.share_states import NOTHING as NO_SHARES
+from muster.pipeline.tables.share_states import STATE_TOPIC as SHARE_TOPIC
+from muster.pipeline.tables.share_states import ShareInputs
 from muster.pipeline.tables.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
 from muster.pipeline.tables.transactions import NOTHING, STATE_TOPIC, TransactionInputs, counts_of
 from muster.pipeline.wanted import ALL, Wanted, is_kept, other_commits, with_last_before
@@ -34,7 +37,9 @@ OF_TRANSACTIONS: Final = {"transaction_state": STATE_TOPIC, "transaction_event":
 
 These rows belong to no group.
 """
-OF_NO_TABLE: Final = (EVENT, *OF_TRANSACTIONS, OTHER_COMMIT)
+SHARE_STATE: Final = "share_state"
+"""The kind of the rows of `__share_group_state`. Their bytes are in raw_key and raw_value."""
+OF_NO_TABLE: Final = (EVENT, SHARE_STATE, *OF_TRANSACTIONS, OTHER_COMMIT)
 """The kinds of rows that are staged as bytes, without decoding, and the commits of groups that are not wanted."""
 STAGED: Final = pa.schema([*DECODED, ("bucket", pa.int32())])
 
@@ -48,11 +53,18 @@ def logged(spark: SparkSession, kafka: Mapping[str, str], max_rows: int) -> Data
     """The whole log as a stream of STAGED rows. It waits for a topic that does not exist yet."""
     rows = _stream(spark, kafka, max_rows, {"topic": OFFSETS_TOPIC, "rows": "decoded"})
     rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, EVENTS_TOPIC, EVENT, F.col("key").cast("string")))
+    rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, SHARE_TOPIC, SHARE_STATE, _group_of_state()))
     for kind, topic in OF_TRANSACTIONS.items():
         rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, topic, kind, F.lit(None)))
     # rows of transactions have no group, so their keys spread them over the buckets
     key = F.when(F.col("kind").isin(*OF_TRANSACTIONS), F.hex("raw_key"))
     return rows.withColumn("bucket", bucket_of(F.coalesce("group", key)))
+
+
+def _group_of_state() -> Column:
+    """The group in a key of `__share_group_state`. It stands after the type and its own length, both of two bytes."""
+    length = "cast(conv(hex(substring(key, 3, 2)), 16, 10) as int)"
+    return F.expr(f"try_cast(substring(key, 5, {length}) as string)")
 
 
 def _as_it_is(
@@ -161,10 +173,11 @@ def staged(
     manifest: Manifest,
     buckets: Collection[int] | None = None,
     listed: Callable[[], Mapping[str, str]] = dict,
+    ends: Mapping[tuple[str, int], int] | None = None,
 ) -> tuple[Inputs, DataFrame]:
     """The staged log of some buckets (None: all) as inputs of the tables, and the malformed rows of `__group_events`.
 
-    `listed`: see `epochs_in`.
+    `listed`: see `epochs_in`. `ends`: the present ends of partitions.
     """
     rows = store.read(LOG, [chunk.name for chunk in manifest.chunks], STAGED)
     if buckets is not None:
@@ -175,7 +188,11 @@ def staged(
     has_events = bool(manifest.rows.get(EVENT))
     of_events = events(raw) if has_events else None
     epochs = epochs_in(decoded, manifest.rows, listed)
-    inputs = Inputs(decoded, of_events, since_ms=manifest.since_ms, epochs=epochs, odd_times=odd_times)
+    shares = NO_SHARES
+    if manifest.rows.get(SHARE_STATE):
+        names = {**listed(), **topic_names(decoded)}
+        shares = ShareInputs(_raw(rows, SHARE_STATE, SHARE_TOPIC), names, ends or {}, Wanted(manifest.since_ms))
+    inputs = Inputs(decoded, of_events, since_ms=manifest.since_ms, epochs=epochs, odd_times=odd_times, shares=shares)
     return inputs, malformed_events(raw)
 
 

@@ -82,6 +82,10 @@ class Partition:
         self.first_ms = first_ms
         self.changed_ms: int | None = None
         """When a delivery ended for the last time."""
+        self.done_ms: int | None = None
+        """When a record was accepted or archived for the last time."""
+        self.idle: tuple[int, int] | None = None
+        """The longest time in which no record was accepted or archived, up to `done_ms`."""
         self.deleted_ms: int | None = None
         self.sums = Counts()
         self.redelivered = 0
@@ -183,6 +187,11 @@ class Partition:
                 ended_ms[0], *ended_ms[2:], at_ms
             )  # fmt: skip
         self.changed_ms = at_ms
+        if row.state in TERMINAL:
+            since_ms = self.first_ms if self.done_ms is None else self.done_ms
+            if self.idle is None or at_ms - since_ms > self.idle[1] - self.idle[0]:
+                self.idle = since_ms, at_ms
+            self.done_ms = at_ms
         counts = self._counts
         if row.state == ACKNOWLEDGED:
             self._counts = counts._replace(accepted=counts.accepted + count)

@@ -36,8 +36,6 @@ class Episode:
     """When the first delivery of one of the records ended."""
     until_ms: int
     """When the last of the records was done."""
-    ended_ms: tuple[int, ...]
-    """The ends of the first record's deliveries."""
     records: int = 0
     least_ms: int | None = None
     """The shortest time from the end of a record's first delivery until it was done."""
@@ -82,9 +80,7 @@ class Episodes:
             if known is not None:
                 yield partition, known
             from_ms = fate.ended_ms[0] if fate.ended_ms else fate.at_ms
-            known = self._open[key] = Episode(
-                fate.outcome, fate.deliveries, fate.first, fate.last, from_ms, fate.at_ms, fate.ended_ms
-            )
+            known = self._open[key] = Episode(fate.outcome, fate.deliveries, fate.first, fate.last, from_ms, fate.at_ms)
         known.add(fate)
 
     def end(self) -> Iterator[tuple[StateKey, Episode]]:

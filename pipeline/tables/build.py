@@ -10,7 +10,7 @@ from muster.pipeline.frames import DataFrame, F, empty
 from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
 from muster.pipeline.tables import keep, share_states, table
 from muster.pipeline.tables.commits import placed, walk_of
-from muster.pipeline.tables.episodes import episodes_and_verdicts
+from muster.pipeline.tables.episodes import ShareTables, episodes_and_verdicts, share_tables_of
 from muster.pipeline.tables.epoch_states import SHARE, takes_of
 from muster.pipeline.tables.flapping import flapping
 from muster.pipeline.tables.generations import balance, generations, holders, ownership
@@ -74,8 +74,14 @@ class _Facts:
     def episodes_or_verdicts(self, name: str) -> DataFrame:
         """The table `episodes` or the table `verdicts`: one step makes both."""
         if name not in self._planned:
-            self._planned |= episodes_and_verdicts(*(self[table] for table in _OF_EPISODES))
+            judge = partial(episodes_and_verdicts, shares=self._share_tables())
+            self._planned |= judge(*(self[table] for table in _OF_EPISODES))
         return self._planned[name]
+
+    def _share_tables(self) -> ShareTables | None:
+        if self.inputs.shares.raw is None:
+            return None
+        return share_tables_of({name: self[name] for name in (*share_states.MADE, "ownership")})
 
     def of_shares(self, name: str) -> DataFrame:
         """A table about the deliveries of share groups. One step makes all of them."""

@@ -291,6 +291,9 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "in_flight": "records from start_offset on that are not accepted, with state and deliveries; at most 100",
         "first_ms": "the first record of the state log about the partition",
         "changed_ms": "when a delivery ended for the last time; null: none did",
+        "done_ms": "when a record was accepted or archived for the last time; null: none was",
+        "idle_from_ms": "the longest time in which no record was accepted or archived, between first_ms and done_ms",
+        "idle_until_ms": "the longest time in which no record was accepted or archived, between first_ms and done_ms",
         "deleted_ms": "when the state was deleted; null: it was not",
         "state_epoch": "raised when an administrator sets the offset",
         "leader_epoch": "the leader epoch of the partition",
@@ -308,7 +311,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "most_ms": "the longest such time; both null: not known",
         "moments": "at how many moments deliveries ended without an acceptance (about 1,000 are counted)",
         "held_ms": "for so long, or longer, a member held some of them before it gave them back; null: not known",
-        "ends": "when deliveries of the first record ended without an acceptance (ms), at most 16",
+        "ends": "the first 16 of these moments, in ms since 1970",
     },
     "share_progress": {
         "start_ms": "when the step begins",

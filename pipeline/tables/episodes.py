@@ -5,9 +5,9 @@ Spark makes small rows of members and rebalances. Then `muster.pipeline.episodes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from muster.pipeline.episodes.find import episodes as found_in
 from muster.pipeline.episodes.find import within
 from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Stay, Who
 from muster.pipeline.episodes.other_trouble import went_back
+from muster.pipeline.episodes.share_facts import Delivery, Hold, SharePartition, Shares, ShareStep
 from muster.pipeline.episodes.silence import Silence
 from muster.pipeline.episodes.verdict import claim_about, verdict
 from muster.pipeline.frames import Column, DataFrame, F, from_arrow_type
@@ -58,6 +59,23 @@ _SKIP: Final = pa.struct(
 )
 _LAST: Final = pa.struct(columns("topic string, partition int, at_ms long, lag long, owner string, behind_ms long"))
 _BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, commits int"))
+_DELIVERY: Final = pa.struct(
+    columns(
+        "topic string, partition int, outcome string, deliveries int, records long, first_offset long, from_ms long, "
+        "until_ms long, moments int, held_ms long, ends longs",
+        longs=pa.list_(pa.int64()),
+    )
+)
+_SHARED: Final = pa.struct(
+    columns(
+        "topic string, partition int, accepted long, archived long, lag long, first_ms long, changed_ms long, "
+        "done_ms long, idle_from_ms long, idle_until_ms long"
+    )
+)
+_SHARE_STEP: Final = pa.struct(columns("start_ms long, until_ms long, accepted long, archived long"))
+_HOLD: Final = pa.struct(
+    columns("topic string, partition int, member_id string, client string, from_ms long, until_ms long")
+)
 _GIVEN: Final[dict[str, pa.DataType]] = {
     "stay": _STAY,
     "rebalance": _REBALANCE,
@@ -69,6 +87,10 @@ _GIVEN: Final[dict[str, pa.DataType]] = {
     "mixed": _MIXED,
     "skip": _SKIP,
     "last": _LAST,
+    "delivery": _DELIVERY,
+    "shared": _SHARED,
+    "share_step": _SHARE_STEP,
+    "hold": _HOLD,
     "deleted_ms": pa.int64(),
     "score": pa.float64(),
     "first_ms": pa.int64(),
@@ -92,11 +114,11 @@ def episodes_and_verdicts(
     rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, walk: DataFrame, flapping: DataFrame,
     silences: DataFrame, stalls: DataFrame | None = None, regressions: DataFrame | None = None,
     progress: DataFrame | None = None, skips: DataFrame | None = None, lag: DataFrame | None = None,
-    *, part: Part = WHOLE,
+    shares: ShareTables | None = None, *, part: Part = WHOLE,
 ) -> dict[str, DataFrame]:  # fmt: skip
     """Both tables, made from the tables with these names and from rows of `commits.walked`.
 
-    Without the last five tables, the verdicts do not mention commits.
+    Without the five tables before the last, the verdicts do not mention commits.
     """
     stays = keep(_stays(memberships, generations, walk))
     rows = stays.unionByName(_rebalances(rebalances))
@@ -116,6 +138,8 @@ def episodes_and_verdicts(
     if lag is not None:
         last = _struct(_LAST, at_ms=F.col("committed_ms"), owner=F.col("client_id"))
         rows = rows.unionByName(_row(lag, F.col("committed_ms"), last=last))
+    if shares is not None:
+        rows = rows.unionByName(_shares(shares))
     result = keep(by_group(rows, "at_ms", partial(_judge_group, part=part), _RESULT))
     return {
         "episodes": conform(result.where(~F.col("is_verdict")), "episodes"),
@@ -199,6 +223,31 @@ def _back(regressions: DataFrame) -> DataFrame:
     return _row(regressions, F.col("time_ms"), back=row)
 
 
+class ShareTables(NamedTuple):
+    """The tables about share groups."""
+
+    deliveries: DataFrame
+    partitions: DataFrame
+    steps: DataFrame
+    ownership: DataFrame
+    """The table `ownership`, also of other groups."""
+
+
+def share_tables_of(tables: Mapping[str, DataFrame]) -> ShareTables:
+    """The tables about share groups, from all tables by their names."""
+    return ShareTables(*(tables[name] for name in ("deliveries", "share_partitions", "share_progress", "ownership")))
+
+
+def _shares(tables: ShareTables) -> DataFrame:
+    partitions = tables.partitions
+    rows = _row(tables.deliveries, F.col("from_ms"), delivery=_struct(_DELIVERY))
+    rows = rows.unionByName(_row(partitions, F.col("first_ms"), shared=_struct(_SHARED)))
+    rows = rows.unionByName(_row(tables.steps, F.col("start_ms"), share_step=_struct(_SHARE_STEP)))
+    held = tables.ownership.join(partitions.select("group").distinct(), "group", "left_semi")
+    hold = _struct(_HOLD, client=F.col("client_id"), from_ms=F.col("start_ms"), until_ms=F.col("end_ms"))
+    return rows.unionByName(_row(held, F.col("start_ms"), hold=hold))
+
+
 def _lost(stays: DataFrame) -> DataFrame:
     """Rows of group and heard_ms: the last sign of life of each member; null: the member was not lost."""
     end_ms, silent_ms, session_ms = (
@@ -235,6 +284,10 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]], part: Part) -> Iter
     skips: list[Skip] = []
     mixed: list[dict[str, Any]] = []
     lags: list[Last] = []
+    deliveries: list[Delivery] = []
+    partitions: list[SharePartition] = []
+    share_steps: list[ShareStep] = []
+    holds: list[Hold] = []
     about: dict[str, Any] = {}
     for row in rows:
         if row["stay"] is not None:
@@ -253,6 +306,14 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]], part: Part) -> Iter
             skips.append(Skip(**row["skip"]))
         elif row["last"] is not None:
             lags.append(Last(**row["last"]))
+        elif row["delivery"] is not None:
+            deliveries.append(Delivery(**row["delivery"]))
+        elif row["shared"] is not None:
+            partitions.append(SharePartition(**row["shared"]))
+        elif row["share_step"] is not None:
+            share_steps.append(ShareStep(**row["share_step"]))
+        elif row["hold"] is not None:
+            holds.append(Hold(**row["hold"]))
         else:
             about = row
     end_ms = max([about.get("end_ms") or 0, *(one.end_ms for one in rebalances)])
@@ -263,6 +324,7 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]], part: Part) -> Iter
         end_ms, about.get("first_ms"), stays, rebalances, stalled, back, steps, score=about.get("score"),
         lags=lags, silences=[(one.from_ms, one.until_ms) for one in silences], fall=went_back(rebalances),
         deleted_ms=about.get("deleted_ms"), together=together(_generations(mixed, end_ms)), skips=skips,
+        shares=Shares(sorted(deliveries, key=_in_order), partitions, share_steps, holds),
     )  # fmt: skip
     for one in found:
         yield {"is_verdict": False, **row_of(group, within(one, rebalances, *part), facts)}
@@ -281,6 +343,10 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]], part: Part) -> Iter
         "last_ms": about.get("last_ms"),
         "claims": [_claim_row(one) for one in judged.claims],
     }
+
+
+def _in_order(one: Delivery) -> tuple[Any, ...]:
+    return one.from_ms, one.place, one.first_offset, one.outcome, one.deliveries
 
 
 def _generations(mixed: Iterable[dict[str, Any]], end_ms: int) -> Iterator[tuple[int, int, Subscriptions]]:

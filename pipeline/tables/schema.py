@@ -127,7 +127,8 @@ _COLUMNS: Final = {
     "share_partitions": (
         f"{_PARTITION}, start_offset long, done_count long, end_offset long, lag long, accepted long, archived long, "
         "redelivered long, ended long, waiting long, most_deliveries int, oldest_ms long, in_flight in_flight, "
-        "first_ms long, changed_ms long, deleted_ms long, state_epoch int, leader_epoch int"
+        "first_ms long, changed_ms long, done_ms long, idle_from_ms long, idle_until_ms long, deleted_ms long, "
+        "state_epoch int, leader_epoch int"
     ),
     "deliveries": (
         f"{_PARTITION}, outcome string, deliveries int, records long, first_offset long, last_offset long, "

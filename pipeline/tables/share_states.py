@@ -17,7 +17,7 @@ import pyarrow as pa
 from muster.coordinator.share.in_flight import ARCHIVED, ARCHIVING, AVAILABLE, STATES
 from muster.coordinator.share_state.persister import UNKNOWN, StateKey
 from muster.pipeline.frames import DataFrame, F, from_arrow_schema
-from muster.pipeline.infer.share_deliveries import Counts, Group, Partition
+from muster.pipeline.infer.share_deliveries import MAX_ENDS, Counts, Group, Partition
 from muster.pipeline.infer.share_episodes import Episode, Episodes, Steps
 from muster.pipeline.schema import RAW, columns
 from muster.pipeline.tables import batches_of, by_group, keep, rows_of
@@ -179,7 +179,7 @@ def _episode(one: Episode) -> Row:
         "most_ms": one.most_ms,
         "moments": len(one.moments),
         "held_ms": one.held_ms,
-        "ends": list(one.ended_ms),
+        "ends": sorted(one.moments)[:MAX_ENDS],
     }
 
 
@@ -193,13 +193,16 @@ def _partition(one: Partition, end: int | None) -> Row:
         "redelivered": one.redelivered,
         "first_ms": one.first_ms,
         "changed_ms": one.changed_ms,
+        "done_ms": one.done_ms,
+        "idle_from_ms": None if one.idle is None else one.idle[0],
+        "idle_until_ms": None if one.idle is None else one.idle[1],
         "deleted_ms": one.deleted_ms,
     }
     if state is None:
         return row
     waiting = one.waiting()
     start, done = state.start_offset, state.done_count
-    is_known = end is not None and start != UNKNOWN and done != UNKNOWN
+    lag = None if end is None or start == UNKNOWN or done == UNKNOWN else max(end - start - done, 0)
     open_rows = [each for each in state.rows if each.state in (AVAILABLE, ARCHIVING, ARCHIVED)]
     return row | {
         "state_epoch": state.state_epoch,
@@ -207,7 +210,7 @@ def _partition(one: Partition, end: int | None) -> Row:
         "start_offset": None if start == UNKNOWN else start,
         "done_count": None if done == UNKNOWN else done,
         "end_offset": end,
-        "lag": max((end or 0) - start - done, 0) if is_known else None,
+        "lag": 0 if end == 0 else lag,
         "waiting": sum(fate.last - fate.first + 1 for fate in waiting),
         "most_deliveries": max((fate.deliveries for fate in waiting), default=None),
         "oldest_ms": min((fate.ended_ms[0] for fate in waiting), default=None),

@@ -22,7 +22,9 @@ from muster.pipeline.episodes.claims import (
     Stall,
 )  # fmt: skip
 from muster.pipeline.episodes.model import EXPIRED, LEFT, Rebalance
+from muster.pipeline.episodes.share_facts import Shares
 from muster.pipeline.episodes.verdict import claim_about, verdict
+from tests.pipeline.episodes.test_share_trouble import delivered, late, partition_of, two
 from tests.pipeline.episodes.test_trend import steps
 from tests.pipeline.episodes.timeline import Group, ms
 
@@ -69,6 +71,15 @@ EXAMPLES = {
     ),
     "skipped": (Group("a"), {"skips": [Skip("orders", at, ms(900 + at), 100, 145) for at in range(3)]}),
     "skipped by a member": (Group("a"), {"skips": [Skip("orders", 1, ms(900), 100, 1_100, "a")]}),
+    "poison record": (Group("a"), {"shares": Shares([delivered("dead_letter", at, at_s=900 * at) for at in (3, 5)])}),
+    "not done": (Group("a"), {"shares": Shares([delivered("waiting", at, offset=at) for at in (3, 4)])}),
+    "most fail": (
+        Group("a"),
+        {"shares": Shares([delivered("archived", 5)], [partition_of(at, 3, 9) for at in range(2)])},
+    ),
+    "lock": (Group("a"), {"shares": Shares([late()])}),
+    "stuck": (Group("a"), {"shares": two(60)}),
+    "starved": (Group("a"), {"shares": two(None)}),
     "clock": (Group("a"), {"fall": Fall(ms(900), 3_480_000)}),
     "unstable": (Group("a", "b"), {"score": 80.0}),
 }
@@ -107,6 +118,8 @@ def is_row(one: claims.Evidence, known: Facts) -> bool:
         "stalls": [row.from_ms for row in known.stalled],
         "regressions": [row.from_ms for row in known.back],
         "progress": [row.start_ms for row in known.progress],
+        "deliveries": [row.from_ms for row in known.shares.deliveries],
+        "ownership": [row.from_ms for row in known.shares.holds],
         "generations": [] if known.together is None else [known.together.from_ms],
         "skips": [row.at_ms for row in known.skips],
     }

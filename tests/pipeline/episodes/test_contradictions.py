@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster.pipeline.episodes import claims, model
 from muster.pipeline.episodes.claims import Claim, Facts, Last, Stall
 from muster.pipeline.episodes.contradictions import CONTRADICTIONS, contradicted_by, made
+from muster.pipeline.episodes.share_facts import Delivery, Shares, ShareStep
 from muster.pipeline.episodes.verdict import claim_about, verdict
 from tests.pipeline.episodes.test_trend import steps
 from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
@@ -36,6 +37,14 @@ def stopped(**more: object) -> Facts:
     return Facts(ms(600), ms(0), group.stays, group.rebalances, **more)  # type: ignore[arg-type]
 
 
+def gave_back() -> Facts:
+    """Records of a partition are available again at the moments at which members leave."""
+    group = Group("a", "b", "c").leaves(100, "a").leaves(200, "b")
+    ends = [ms(100), ms(201), ms(300)]
+    delivery = Delivery("orders", 0, "accepted", 2, 9, 5, ms(100), ms(300), 3, 2_000, ends)
+    return Facts(ms(600), ms(0), group.stays, group.rebalances, shares=Shares([delivery]))
+
+
 STOPPED = Claim(claims.STOPPED, "stopped", (), ms(100), ms(102))
 TOO_SLOW = Claim(claims.TOO_SLOW, "falls behind", (), ms(15), ms(600))
 EXAMPLES = {
@@ -49,6 +58,9 @@ EXAMPLES = {
     "reads_nothing": (TOO_SLOW, Facts(ms(600), progress=steps(0, 60))),
     "stands_still": (TOO_SLOW, Facts(ms(600), progress=steps(44, 60), stalled=[stall(0, 205, None)], lags=[
         Last("orders", 0, ms(590), 9_000, "a"), Last("orders", 1, ms(590), 8_000, "a")])),
+    "most_fail": (Claim(claims.POISON, "", ("orders-0",), ms(100), ms(200)),
+                  Facts(ms(600), shares=Shares(steps=[ShareStep(ms(60), ms(240), 2, 3)]))),
+    "members_ended": (Claim(claims.LOCK_TOO_SHORT, "", ("orders-0",), ms(100), ms(300)), gave_back()),
     "caught_up": (TOO_SLOW, Facts(ms(600), progress=steps(60, 44, lag=90_000))),
 }  # fmt: skip
 """For each contradiction: a claim, and facts that contradict it."""
@@ -71,6 +83,7 @@ def test_without_the_fact_each_claim_is_made() -> None:
     for name, (claim, known) in EXAMPLES.items():
         without = known._replace(
             stalled=[stall(3, 100, 500)], silences=(), stays=(), deleted_ms=None, lags=(),
+            shares=known.shares._replace(steps=()),
             progress=usual if claim.rule == claims.TOO_SLOW else (),
         )  # fmt: skip
         assert made([claim], without) == [claim], name

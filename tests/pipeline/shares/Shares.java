@@ -22,7 +22,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * groups are the stories. The log is recorded for tests of the pipeline.
  */
 public class Shares {
-    private static final long SECONDS = 24;
+    private static final long SECONDS = 45;
+    private static final long LONG_SECONDS = 90;
     private static String bootstrap;
 
     private interface Worker {
@@ -36,10 +37,11 @@ public class Shares {
             for (String name : List.of("steady", "poison", "rejected", "slow", "failing", "letters")) {
                 topics.add(new NewTopic(name, 1, (short) 1));
             }
+            topics.add(new NewTopic("stuck", 2, (short) 1));
             topics.add(new NewTopic("starved", 2, (short) 1));
             topics.add(new NewTopic("dlq.letters", 1, (short) 1).configs(Map.of("errors.deadletterqueue.group.enable", "true")));
             admin.createTopics(topics).all().get();
-            for (String group : List.of("steady", "poison", "rejected", "slow", "failing", "letters", "starved")) {
+            for (String group : List.of("steady", "poison", "rejected", "slow", "failing", "letters", "stuck", "starved")) {
                 set(admin, group, "share.auto.offset.reset", "earliest");
             }
             set(admin, "slow", "share.record.lock.duration.ms", "2000");
@@ -63,7 +65,8 @@ public class Shares {
         work(threads, "letters", "a", (consumer, untilMs) -> each(consumer, untilMs, 5, record ->
             record.value().equals("record 7") ? AcknowledgeType.RELEASE : AcknowledgeType.ACCEPT, 20));
         for (String name : List.of("a", "b")) {
-            work(threads, "starved", name, (consumer, untilMs) -> {
+            work(threads, "starved", name, Shares::accept);
+            work(threads, "stuck", name, (consumer, untilMs) -> {
                 consumer.poll(Duration.ofMillis(200));
                 joined.countDown();
                 joined.await(20, TimeUnit.SECONDS);
@@ -83,13 +86,18 @@ public class Shares {
                         producer.send(new ProducerRecord<>(topic, "record " + number));
                     }
                 }
-                producer.send(new ProducerRecord<>("starved", number % 2, null, "record " + number));
                 producer.flush();
                 Thread.sleep(80);
             }
+            for (int number = 0; number < 100; number++) {
+                producer.send(new ProducerRecord<>("stuck", number % 2, null, "record " + number));
+                producer.send(new ProducerRecord<>("starved", 0, null, "record " + number));
+                producer.flush();
+                Thread.sleep(650);
+            }
         }
         for (Thread thread : threads) {
-            thread.join(60_000);
+            thread.join(120_000);
         }
         System.exit(0);
     }
@@ -100,7 +108,8 @@ public class Shares {
     }
 
     private static void work(List<Thread> threads, String group, String name, Worker worker) {
-        long untilMs = System.currentTimeMillis() + SECONDS * 1000;
+        long seconds = group.startsWith("st") && !group.equals("steady") ? LONG_SECONDS : SECONDS;
+        long untilMs = System.currentTimeMillis() + seconds * 1000;
         Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "group.id", group, "client.id", group + "-" + name,
             "share.acknowledgement.mode", "explicit", "max.poll.records", "10");
         Thread thread = new Thread(() -> {

@@ -37,13 +37,24 @@ def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return log_of_path(str(directory))
 
 
+KINDS = {
+    "steady": None,
+    "rejected": None,
+    "poison": "poison_record",
+    "letters": "poison_record",
+    "failing": "most_records_fail",
+    "slow": "lock_too_short",
+    "stuck": "stuck_worker",
+    "starved": "starved_worker",
+}
+"""The trouble of each group."""
 OF_MEMBERS = ("generations", "memberships", "ownership", "rebalances", "moves", "balance")
 
 
 @pytest.fixture(scope="module")
 def tables(log: Log) -> dict[str, list[dict[str, Any]]]:
     with in_this_process():
-        found = build(inputs_of(log), (*MADE, *OF_MEMBERS))
+        found = build(inputs_of(log), (*MADE, *OF_MEMBERS, "verdicts"))
         return {name: rows.toArrow().to_pylist() for name, rows in found.items()}
 
 
@@ -57,10 +68,11 @@ def test_each_partition_has_its_state_its_lag_and_its_sums(tables: dict[str, lis
     assert only(rows, "steady", *sums) == [("steady", 0, 120, 0, 0, 0, 0)]
     assert only(rows, "poison", *sums) == [("poison", 0, 119, 1, 4, 0, 0)]
     assert only(rows, "failing", *sums) == [("failing", 0, 0, 20, 80, 0, 0)]
-    # one of two workers stopped in the midst of its work: the partition that only it had was not read
-    assert only(rows, "starved", "accepted", "ended", "waiting", "lag") == [(0, 1, 1, 60), (60, 0, 0, 0)]
+    # one of two workers hung: in the partition that only it had, its lock was over, and nothing else happened
+    assert only(rows, "stuck", "accepted", "ended", "waiting", "lag")[0] == (0, 1, 1, 50)
     state = next(row for row in rows if row["group"] == "poison")
-    assert (state["start_offset"], state["done_count"], state["end_offset"]) == (119, 1, 120)
+    # the last records are done, though the group's offset is still before them
+    assert state["start_offset"] + state["done_count"] == state["end_offset"] == 120
 
 
 def test_records_that_were_not_accepted_at_once_are_episodes(tables: dict[str, list[dict[str, Any]]]) -> None:
@@ -77,6 +89,17 @@ def test_records_that_were_not_accepted_at_once_are_episodes(tables: dict[str, l
     assert (slow["outcome"], slow["deliveries"]) == ("accepted", 2)
     assert slow["moments"] >= 3
     assert 1_000 < slow["held_ms"] < 2_100
+
+
+def test_each_group_has_the_verdict_of_its_story(tables: dict[str, list[dict[str, Any]]]) -> None:
+    assert {row["group"]: row["kind"] for row in tables["verdicts"]} == KINDS
+    words = {row["group"]: row["verdict"] for row in tables["verdicts"]}
+    assert words["poison"].startswith("record 42 of poison-0 was archived after 5 deliveries")
+    assert words["letters"].startswith("record 7 of letters-0 went to the dead-letter queue after 2 deliveries")
+    assert words["failing"].startswith("workers gave up 20 records of failing-0 and accepted 0 from ")
+    assert words["slow"].endswith(": perhaps the lock is too short")
+    assert "perhaps hangs: it alone has stuck-" in words["stuck"]
+    assert " had no work since " in words["starved"]
 
 
 def test_the_progress_has_all_records(tables: dict[str, list[dict[str, Any]]]) -> None:
@@ -123,7 +146,12 @@ def test_other_groups_and_times_are_left_out(log: Log) -> None:
         since_ms = max(row["until_ms"] for row in every)
         some = inputs._replace(shares=inputs.shares._replace(wanted=Wanted(since_ms, None, ("s*",))))
         kept = build(some, MADE)
-        assert {row["group"] for row in kept["share_partitions"].toArrow().to_pylist()} == {"slow", "starved", "steady"}
+        assert {row["group"] for row in kept["share_partitions"].toArrow().to_pylist()} == {
+            "slow",
+            "starved",
+            "steady",
+            "stuck",
+        }
         assert [row["until_ms"] for row in kept["deliveries"].toArrow().to_pylist()] == [since_ms]
 
 
