@@ -141,7 +141,7 @@ bench-%: venv
 	$(BIN)/python -m $(BENCH_$*) $(ARGS)
 
 # the parts that need no checkout of another project
-CONFORMANCE := cluster random random-consumers random-transactions clients log assignors connect streams pipeline pyspark suites librdkafka
+CONFORMANCE := cluster random random-consumers random-transactions random-shares clients shares log assignors connect streams pipeline pyspark suites librdkafka
 conformance: $(addprefix conformance-,$(CONFORMANCE)) ## compare with real Kafka and its clients; conformance-PART: a mark in tests/conformance/conftest.py
 
 # the parts of tests/conformance are pytest's marks; a part that is a client's own suite needs a checkout: KAFKAJS=DIR, AIOKAFKA=DIR, SARAMA=DIR, KAFKA_PYTHON=DIR
@@ -150,6 +150,9 @@ conformance-%: venv
 
 conformance-random: venv
 	@$(BIN)/python -m tests.stories.random $(ARGS)
+
+conformance-random-shares: venv
+	@$(BIN)/python -m tests.stories.random.shares $(ARGS)
 
 conformance-random-%: venv
 	@$(BIN)/python -m tests.stories.random --$* $(ARGS)

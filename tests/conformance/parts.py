@@ -15,6 +15,7 @@ PARTS = {
     "log": "Kafka's tools read Muster's segments; Kafka and Muster take over each other's logs",
     "pipeline": "the pipeline on a real Kafka, through Spark's own connector, and on a Spark cluster of its own",
     "sarama": "sarama with each way to authenticate, and its admin client on ACLs and users",
+    "shares": "share groups: random histories, Java's and librdkafka's clients, Kafka's tools",
     "streams": "Kafka Streams with Muster as its only cluster; an instance is killed",
     "suites": "the own tests of franz-go, kafka-go, sarama, rust-rdkafka and node-rdkafka, from their registries",
     "transactions": "Kafka's own client, of now and of 3.7, and its tools with transactions",
@@ -24,7 +25,8 @@ FILES = {
     "test_aiokafka": "aiokafka", "test_assignors": "assignors", "test_cluster_": "cluster",
     "test_connect_assignors": "assignors", "test_connect_cluster": "connect", "test_kafkajs": "kafkajs",
     "test_languages": "languages", "test_librdkafka": "librdkafka", "test_log_": "log", "test_pipeline_": "pipeline",
-    "test_sarama": "sarama", "test_sticky_with_java": "assignors", "test_streams": "streams",
+    "test_java_share_": "shares", "test_sarama": "sarama", "test_share_": "shares",
+    "test_sticky_with_java": "assignors", "test_streams": "streams",
     "test_kafka_python": "kafka_python", "test_suites": "suites", "test_target_records": "log",
     "test_transaction": "transactions",
 }  # fmt: skip

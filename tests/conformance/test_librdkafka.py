@@ -32,6 +32,10 @@ OPTIONS = ["-L", "-Q", "-K"]
 """Only tests with a broker, in their quick form, without known failures."""
 ELSEWHERE = ("0115", "0119", "0126", "0135", "0142")
 """Tests of listeners with authentication. They run by themselves, or need an authorization server."""
+KNOWS_SHARES = "4.2.0"
+SHARES = tuple(f"0{number}" for number in (*range(170, 182), 184, 185, 190))
+"""Tests of share consumers that need a broker."""
+TRIES = 2
 NO_SHARE = "do_test:"
 """The subtests of a test that are not about share groups, where the suite does not look at the broker's version."""
 pytestmark = [
@@ -248,6 +252,17 @@ def test_the_suite_of_librdkafka_passes(suite: Suite, protocol: str) -> None:
     if failed:
         found, said = suite.run("again", "PLAINTEXT", OPTIONS, [], {**variables, "TESTS": ",".join(failed)}, library)
         assert "FAILED" not in found.values(), said[-20_000:]
+
+
+@pytest.mark.parametrize("number", SHARES)
+def test_librdkafkas_tests_of_share_consumers_pass(suite: Suite, number: str) -> None:
+    variables = {"TESTS": number, "TEST_KAFKA_VERSION": KNOWS_SHARES}
+    for _ in range(TRIES):  # members of a busy server have longer sessions, and some tests wait for their end
+        found, said = suite.run(f"share-{number}", "PLAINTEXT", ["-L", "-K"], [], variables)
+        if "FAILED" not in found.values():
+            break
+    assert "FAILED" not in found.values(), said[-20_000:]
+    assert re.search(r"PASS ", said), said[-3000:]
 
 
 def newest(folder: Path) -> Path:

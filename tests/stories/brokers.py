@@ -37,6 +37,7 @@ class BrokersConnection:
         self._coordinators: dict[tuple[int, str], Address] = {}
         self._leaders: dict[routing.Place, Address] = {}
         self._names: dict[uuid.UUID, str] = {}
+        self._sessions: dict[tuple[str, str], Address] = {}
         self._news = asyncio.Event()
         self._task = asyncio.create_task(self._work())
 
@@ -114,10 +115,18 @@ class BrokersConnection:
                 (address, routing.only_names(api, body, lambda name, at=address: found[kind, name] == at))  # type: ignore[misc]
                 for address in there
             ]
+        session = None
+        if api in routing.OF_SESSIONS:
+            session = body["GroupId"], body["MemberId"]
+            await self._learn_names(body)
         places = routing.places(api, body, self._names)
+        if not places and session is not None and session in self._sessions:
+            return [(self._sessions[session], body)]
         if places:
             leaders = await self._led_by(places)
             there = dict.fromkeys(leaders.values())
+            if session is not None:
+                self._sessions[session] = next(iter(there))
             if len(there) == 1:
                 return [(address, body) for address in there]
             return [
@@ -168,7 +177,7 @@ class BrokersConnection:
     async def _coordinator(self, kind: int, name: str) -> Address:
         known = self._coordinators.get((kind, name))
         if known is None:
-            found = await self._asked("FindCoordinator", 4, {"KeyType": kind, "CoordinatorKeys": [name]})
+            found = await self._asked("FindCoordinator", 6, {"KeyType": kind, "CoordinatorKeys": [name]})
             row = found["Coordinators"][0]
             if row["ErrorCode"] in routing.NOT_HERE:
                 raise ConnectionError("no coordinator yet")
@@ -176,6 +185,14 @@ class BrokersConnection:
                 return (await self._living())[0]
             known = self._coordinators[kind, name] = (row["Host"], row["Port"])
         return known
+
+    async def _learn_names(self, body: Body) -> None:
+        """Ask for the names of topics that a request names by id."""
+        ids = [topic["TopicId"] for topic in body["Topics"] if topic["TopicId"] not in self._names]
+        if ids:
+            topics = [{"TopicId": one, "Name": None} for one in ids]
+            found = await self._asked("Metadata", 12, {"Topics": topics, "AllowAutoTopicCreation": False})
+            self._names.update({topic["TopicId"]: topic["Name"] for topic in found["Topics"] if topic["Name"]})
 
     async def _led_by(self, places: Sequence[routing.Place]) -> dict[routing.Place, Address]:
         if not all(place in self._leaders for place in places):

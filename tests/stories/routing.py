@@ -6,13 +6,14 @@ Standard library only, and no part of the product, so that it can judge either.
 
 from __future__ import annotations
 
+import base64
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tests.stories.story import Body
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Kinds of coordinators, as FindCoordinator has them."""
 
 OF_ONE_GROUP = frozenset(
@@ -23,6 +24,14 @@ OF_ONE_GROUP = frozenset(
     }
 )  # fmt: skip
 OF_ONE_TRANSACTION = frozenset({"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"})
+OF_ONE_SHARE_PARTITION = frozenset(
+    {
+        "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState",
+        "ReadShareGroupStateSummary",
+    }
+)  # fmt: skip
+OF_SESSIONS = frozenset({"ShareFetch", "ShareAcknowledge"})
+"""Requests of share sessions: without topics they go where the session is."""
 OF_ALL = {"ListGroups": "Groups", "ListTransactions": "TransactionStates"}
 """Each broker knows only its own: the field of the rows in the answer."""
 SEEN_BY_ALL = frozenset({"Metadata"})
@@ -73,6 +82,15 @@ OF_LEADERS: Mapping[str, Partitions] = {
     "Produce": Partitions("TopicData", "PartitionData", "Index", "Responses", "PartitionResponses", "Index"),
     "Fetch": Partitions("Topics", "Partitions", "Partition", "Responses", "Partitions", "PartitionIndex"),
     "ListOffsets": Partitions("Topics", "Partitions", "PartitionIndex", "Topics", "Partitions", "PartitionIndex"),
+    "ShareFetch": Partitions("Topics", "Partitions", "PartitionIndex", "Responses", "Partitions", "PartitionIndex"),
+    "ShareAcknowledge": Partitions(
+        "Topics",
+        "Partitions",
+        "PartitionIndex",
+        "Responses",
+        "Partitions",
+        "PartitionIndex",
+    ),
     "DescribeProducers": Partitions("Topics", "PartitionIndexes", "", "Topics", "Partitions", "PartitionIndex"),
     "WriteTxnMarkers": Partitions("Topics", "PartitionIndexes", "", "Topics", "Partitions", "PartitionIndex"),
 }
@@ -100,6 +118,10 @@ def coordinated(api: str, body: Body) -> list[tuple[int, str]] | None:
             return [(kind, key_of(row, rows.key)) for row in body[rows.asked]]
     if api in OF_ONE_GROUP:
         return [(GROUP, body["GroupId"])]
+    if api in OF_ONE_SHARE_PARTITION:
+        topic = body["Topics"][0]
+        name = base64.urlsafe_b64encode(topic["TopicId"].bytes).decode().rstrip("=")
+        return [(SHARE, f"{body['GroupId']}:{name}:{topic['Partitions'][0]['Partition']}")]
     if api in OF_ONE_TRANSACTION:
         name = body.get("TransactionalId") or body.get("V3AndBelowTransactionalId")
         return [(TRANSACTION, name)] if name else None

@@ -123,7 +123,7 @@ class Driver:
         await self.until(lambda: self.has(expect), SETTLING_S)
 
     async def send(self, action: Send) -> list[Reply]:
-        for field in ("SessionTimeoutMs", "RebalanceTimeoutMs"):
+        for field in ("SessionTimeoutMs", "RebalanceTimeoutMs", "MaxWaitMs"):
             if self.scale != 1 and SHORTEST_MS <= action.body.get(field, -1) <= LONGEST_MS:
                 action.body[field] = int(action.body[field] * self.scale)
         for _ in range(MAX_TRIES):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.simulation import seeds
 from tests.support.servers import QUICK, MusterServer
-from tests.torture import mixed
+from tests.torture import mixed, queue
 from tests.torture.kills import PARTITIONS, TOPIC, Killing
 from tests.torture.node.seeds import CHUNK, play_nodes
 
@@ -34,6 +34,9 @@ def main() -> int:
     parser.add_argument(
         "--mixed-kills", type=int, default=100, help="of one under consumers of both protocols (default: 100)"
     )
+    parser.add_argument(
+        "--queue-kills", type=int, default=100, help="of one under a share group that works off a queue (default: 100)"
+    )
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     wrong = seeds.play(play_nodes, min(CHUNK, options.nodes or 1), options.seed, options.nodes)
@@ -41,6 +44,8 @@ def main() -> int:
         wrong = _kills(options.seed, options.kills, dict(one.split("=", 1) for one in options.override)) or wrong
     if options.mixed_kills:
         wrong = _mixed_kills(options.seed, options.mixed_kills) or wrong
+    if options.queue_kills:
+        wrong = _queue_kills(options.seed, options.queue_kills) or wrong
     return 1 if wrong else 0
 
 
@@ -57,6 +62,27 @@ def _mixed_kills(seed: int, kills: int) -> bool:
         finally:
             server.stop()
     print(f"{run.ledger.acknowledgements} commits of members of both protocols were acknowledged")
+    for fault in faults:
+        print(fault)
+    print("something was lost" if faults else "nothing was lost")
+    return bool(faults)
+
+
+def _queue_kills(seed: int, kills: int) -> bool:
+    """Kill a server `kills` times under a share group; whether something was lost."""
+    with tempfile.TemporaryDirectory() as folder:
+        topic = ["--topic", f"{queue.TOPIC}:{queue.PARTITIONS}"]
+        server = MusterServer(Path(folder), {**QUICK, **queue.SETTINGS}, arguments=topic)
+        server.start_timeout_s = 300.0
+        server.start()
+        try:
+            run = queue.Queue(server, seed, _show)
+            faults = asyncio.run(run.run(kills))
+        finally:
+            server.stop()
+    print(
+        f"{len(run.ledger.produced)} records of a queue were produced, {len(run.ledger.accepted)} acceptances confirmed"
+    )
     for fault in faults:
         print(fault)
     print("something was lost" if faults else "nothing was lost")
