@@ -11,6 +11,7 @@ from muster.client.fetch import fetched
 from muster.client.kafka_client import NO_TOPIC, KafkaClient
 from muster.client.list_offsets import end_offsets
 from muster.coordinator.log import batches
+from muster.coordinator.log.records.reader import LogRecord
 from muster.protocol.errors import ErrorCode
 from muster.protocol.hashing import group_partition
 
@@ -107,14 +108,15 @@ class Events:
             for record in records:
                 if record.offset >= position[row.partition_index]:
                     position[row.partition_index] = record.offset + 1
-                    value = _value(record.value, self._of.name)
+                    value = event_of(record, self._of)
                     if value is not None:
                         yield value
 
 
-def _value(data: bytes | None, name: str) -> Value | None:
+def event_of(record: LogRecord, of: History = OF_GROUPS) -> Value | None:
+    """The event in a record of a history topic. None: Muster did not write this record."""
     try:
-        value = json.loads(data or b"")
-    except ValueError:  # Muster did not write this record
+        value = json.loads(record.value or b"")
+    except ValueError:
         return None
-    return value if isinstance(value, Mapping) and {"kind", name, "time"} <= value.keys() else None  # type: ignore[return-value]  # JSON objects are dicts
+    return value if isinstance(value, Mapping) and {"kind", of.name, "time"} <= value.keys() else None  # type: ignore[return-value]  # JSON objects are dicts

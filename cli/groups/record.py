@@ -1,18 +1,22 @@
 """`muster groups record` says what became of one record in a share group, from the state log of any Kafka.
 
+The log is read from a cluster, or from a data directory.
+
 On Muster, the group's history says more: who held the record, and why a delivery ended.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
 from muster.cli.groups.option_values import check_group, whole_number
+from muster.cli.groups.record_files import NO_RECORD_YET, NO_SUCH_STATE, events_in, life_in
 from muster.cli.groups.share_log import STATE_LOG, entries, range_of
-from muster.cli.output import print_json, say_sentence
+from muster.cli.log.files import WrongPath
+from muster.cli.output import fail, print_json, printing, say_sentence
 from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed
 from muster.client.event_reader import OF_GROUPS, Events, Value
@@ -34,6 +38,7 @@ from muster.coordinator.share_state.record_life import (
 from muster.coordinator.system.wall_time import format_wall
 from muster.protocol.hashing import group_partition
 
+COMMAND: Final = "muster groups record"
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 _SENTENCES: Final = {
@@ -57,12 +62,38 @@ def run_values(options: argparse.Namespace) -> tuple[Partition, int]:
     return (topic, int(number)), whole_number("OFFSET", options.offset)
 
 
-@with_client(check_group, run_values)
-def run(client: KafkaClient, options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print the life of a record. Exit status 1: the group has no state for the partition."""
+    if options.log is None:
+        return _of_cluster(options)
+    try:
+        check_group(options)
+        run_values(options)
+    except ConfigError as error:
+        return fail(COMMAND, error, 2)
+    return printing(COMMAND, lambda: _of_directory(options))
+
+
+@with_client(check_group, run_values)
+def _of_cluster(client: KafkaClient, options: argparse.Namespace) -> int:
+    place, offset = run_values(options)
+    moments = find_life(client, options.group, place, offset)
+    return _print(options, moments, _events(client, options.group))
+
+
+def _of_directory(options: argparse.Namespace) -> int:
+    place, offset = run_values(options)
+    try:
+        moments = life_in(options.log, options.group, place, offset)
+        return _print(options, moments, events_in(options.log, options.group))
+    except (WrongPath, OSError) as error:
+        return fail(COMMAND, error)
+
+
+def _print(options: argparse.Namespace, moments: Sequence[Moment], of_group: Iterable[Value]) -> int:
+    """Print a life. `of_group`: the events in the history of the group."""
     (topic, number), offset = run_values(options)
-    moments = find_life(client, options.group, (topic, number), offset)
-    events = _events(client, options.group, (topic, number), offset)
+    events = [one for one in of_group if _is_about(one, (topic, number), offset)]
     if options.json:
         print_json(
             {
@@ -123,19 +154,22 @@ def _times(deliveries: int) -> str:
     return "1 delivery" if deliveries == 1 else f"{deliveries or 'no'} deliveries"
 
 
-def _events(client: KafkaClient, group: str, place: Partition, offset: int) -> list[Value]:
-    """The events of the group's history about the record; none where the history does not exist or cannot be read."""
+def _events(client: KafkaClient, group: str) -> list[Value]:
+    """The events of the group's history; none where the history does not exist or cannot be read."""
     if OF_GROUPS.topic not in client.topics([OF_GROUPS.topic]):
         return []
     with suppress(RequestFailed):
-        return [
-            one
-            for one in Events(client).upto_now(group)
-            if one["kind"] == DELIVERIES_FAILED
-            and (one["topic"], one["partition"]) == place
-            and one["first_offset"] <= offset <= one["last_offset"]
-        ]
+        return [*Events(client).upto_now(group)]
     return []
+
+
+def _is_about(event: Value, place: Partition, offset: int) -> bool:
+    """Whether an event is about deliveries of the record."""
+    return (
+        event["kind"] == DELIVERIES_FAILED
+        and (event["topic"], event["partition"]) == place
+        and event["first_offset"] <= offset <= event["last_offset"]
+    )
 
 
 # ---- the log
@@ -152,10 +186,10 @@ def find_life(client: KafkaClient, group: str, place: Partition, offset: int) ->
         raise RequestFailed(f"{client.address} shows no topic {STATE_LOG}: no share group has begun there")
     end = end_offsets(client, [place]).get(place, 0)
     if offset >= end:
-        raise RequestFailed(f"{topic}-{number} ends at offset {end}: there is no record {offset} yet")
+        raise RequestFailed(NO_RECORD_YET.format(place=f"{topic}-{number}", end=end, offset=offset))
     key = StateKey(group, known.topic_id, number)
     partition = group_partition(str(key), len(topics[STATE_LOG].partitions))
     moments = life(entries(client, partition, range_of(client, partition)), key, offset)
     if not moments:
-        raise RequestFailed(f"the share group {group} has no state for {topic}-{number}")
+        raise RequestFailed(NO_SUCH_STATE.format(group=group, place=f"{topic}-{number}"))
     return moments

@@ -28,6 +28,7 @@ examples:
   muster groups history payments --episodes                 restarts, scalings, crash loops …: each as one line
   muster groups explain payments --since 2h                 why it rebalanced: of any Kafka, without Spark
   muster groups record payments orders-3 42                 what became of one record in a share group
+  muster groups record payments orders-3 42 --log /var/lib/kafka/data
   muster groups wait-stable payments --members 3            of a server under test (serve --control): or fail
   muster groups watch                                       all groups, as it happens, until Ctrl-C
 """
@@ -116,6 +117,7 @@ record  groups.record:run  what became of one record in a share group
     group GROUP
     partition TOPIC-PARTITION  such as orders-0
     offset OFFSET
+    --log DIR  read a data directory, or a copy, of Muster or of a broker of Kafka; not a cluster
 history  groups.show_groups:run_history  what happened in a group, and why
     group GROUP
     --all  every event, not only rebalances and what went wrong

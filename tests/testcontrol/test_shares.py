@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from muster.coordinator.server import group_snapshots
 from muster.testcontrol.errors import CannotBeDone, WaitFailed, WrongValue
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import NewRecord
@@ -171,3 +172,28 @@ async def test_a_member_expires_and_start_offsets_are_reset() -> None:
             assert await again.fetch() == [(0, 3, 4, 1)]
             with pytest.raises(CannotBeDone, match="has members"):
                 await groups.reset_offsets("g", "latest")
+
+
+async def test_the_history_of_a_busy_queue_is_smaller_than_its_records() -> None:
+    async with controlled(topics=["t:1"], starts_frozen=True) as control:
+        server = control.server
+        await control.topics.produce("t", [NewRecord(bytes(100)) for _ in range(500)])
+        records = server.topics.open.partition("t", 0)
+        assert records is not None
+        async with share_member(server, "g", "w", "t") as member:
+            history = group_snapshots.history_of(server, "g")
+            assert history is not None
+            before, delivered = history.log.size_bytes, 0
+            while delivered < 1_000:
+                for _, first, last, _ in await member.fetch():
+                    # each record for itself: no two of them are one event
+                    await member.acknowledge({0: [(one, one, 1 + one % 2) for one in range(first, last + 1)]})
+                    delivered += last - first + 1
+                await control.time.advance(1_000)
+            events = [one for one in await control.groups.events("g") if one["kind"] == "deliveries_failed"]
+            reported = sum(one["records"] + one["left_out"] for one in events)
+            written = history.log.size_bytes - before
+        carried = records.log.size_bytes * delivered // 500
+        assert reported >= delivered // 2 - 20
+        assert len(events) <= 21 * (delivered // 100)
+        assert written < carried / 3, (written, carried)
