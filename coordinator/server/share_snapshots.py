@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from muster.coordinator.groups.share.group import ShareGroup
@@ -10,23 +10,32 @@ from muster.coordinator.runtime.share_partitions.led_partition import LedSharePa
 from muster.coordinator.server.group_views import Records, RecordsView
 from muster.coordinator.server.server import Server
 from muster.coordinator.share.figures import figures, held, rows_of
-from muster.coordinator.share.in_flight import TERMINAL
+from muster.coordinator.share.in_flight import TERMINAL, Row
 from muster.coordinator.share_state.persister import UNKNOWN, StateKey
+from muster.coordinator.topics.open_topics import Topic
 
 
 def records_of(server: Server, group: Any) -> Records:
     """The records of a share group in each partition that has a state. Other groups have none."""
-    found: dict[str, dict[int, RecordsView]] = {}
-    if not isinstance(group, ShareGroup) or group.states is None:
-        return found
-    for topic_id, named in group.states.initialized.items():
-        topic = server.topics.by_id.get(topic_id)
-        for index in () if topic is None else named.partitions:
-            assert topic is not None
-            view = _records(server, StateKey(group.group_id, topic_id, index), topic.name)
-            if view is not None:
-                found.setdefault(topic.name, {})[index] = view
-    return {name: dict(sorted(rows.items())) for name, rows in sorted(found.items())}
+    return {name: dict(sorted(rows)) for name, rows in sorted(topics_of(server, group), key=lambda topic: topic[0])}
+
+
+def topics_of(server: Server, group: Any) -> Iterator[tuple[str, Iterator[tuple[int, RecordsView]]]]:
+    """The topics of a share group, with the records of each partition. They are read as they are asked for."""
+    if isinstance(group, ShareGroup) and group.states is not None:
+        for topic_id, named in [*group.states.initialized.items()]:
+            topic = server.topics.by_id.get(topic_id)
+            if topic is not None:
+                yield topic.name, _partitions(server, group.group_id, topic, named.partitions)
+
+
+def _partitions(
+    server: Server, group_id: str, topic: Topic, partitions: Iterable[int]
+) -> Iterator[tuple[int, RecordsView]]:
+    for index in partitions:
+        view = _records(server, StateKey(group_id, topic.topic_id, index), topic.name)
+        if view is not None:
+            yield index, view
 
 
 def led(server: Server, group_id: str) -> Iterator[LedSharePartition]:
@@ -37,18 +46,20 @@ def led(server: Server, group_id: str) -> Iterator[LedSharePartition]:
 
 def _records(server: Server, key: StateKey, name: str) -> RecordsView | None:
     """The records of one partition. None: its log or its state is not in this process."""
-    log = server.topics.open.partition(name, key.partition)
-    state = _state(server, key)
-    if log is None or state is None:
+    partition, state = server.topics.open.partition(name, key.partition), _state(server, key)
+    if partition is None or state is None:
         return None
-    end = log.log.durable_offset
-    share = next((one for one in led(server, key.group_id) if one.key == key), None)
+    end = partition.log.durable_offset
+    found = (node.share_partitions.find(key) for node in server.nodes)
+    share = next((one for one in found if one is not None and one.is_active), None)
+    rows: Sequence[Row]
     if share is not None:
         start, rows, holders = share.core.start_offset, [*rows_of(share.core)], held(share.core)
     elif state.start_offset != UNKNOWN:
         start, rows, holders = state.start_offset, state.rows, {}
     else:  # the group has not chosen its first record
-        return RecordsView(UNKNOWN, end, log.log.start_offset, end - log.log.start_offset, 0, 0, {})
+        first = partition.log.start_offset
+        return RecordsView(UNKNOWN, end, first, end - first, 0, 0, {})
     its = figures(start, rows)
     done = sum(row.last - max(row.first, start) + 1 for row in rows if row.state in TERMINAL and row.last >= start)
     return RecordsView(start, end, its.first_open, max(end - start - done, 0), its.in_flight, its.retried, holders)
