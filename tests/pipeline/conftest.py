@@ -21,6 +21,13 @@ from tests.pipeline.live import Live
 from tests.support.servers import QUICK, MusterServer
 
 TIMEOUT_S = 1_200
+LITTLE = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Settings for little work: Spark writes no code for each plan, and spreads nothing over tasks."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,11 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores, with Spark's Kafka connector if its jars are installed."""
     settings = {
-        # little work: Spark writes no code for each plan, and spreads nothing over tasks
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
+        **LITTLE,
         "spark.driver.memory": "640m",
         # to compile well costs more than it saves: half the CPU time. Java then reserves space for a fifth of the code,
         # which is too little. With space for all classes and for young objects the collector visits fewer objects

@@ -22,11 +22,12 @@ from muster.pipeline.follow.manifest import Manifest, NotOurs, of_text
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.follow.staging import STAGED, merge, staged
 from muster.pipeline.schema import KINDS
-from muster.pipeline.session import LITTLE, LOCAL, ONE_CORE
+from muster.pipeline.session import LOCAL
 from muster.pipeline.stage import Source, stage
 from muster.pipeline.tables.build import build
 from muster.pipeline.tables.schema import TABLES
 from muster.pipeline.wanted import ALL, Wanted
+from tests.pipeline.conftest import LITTLE
 from tests.pipeline.live import Live
 
 KILLED_S = 240
@@ -70,7 +71,7 @@ def manifest_of(out: Path) -> Manifest:
 def followed(live: Live, out: Path, is_enough: Callable[[Manifest], bool]) -> None:
     """Run a follower in a process of its own, with commits meanwhile, and kill it as soon as it has done enough."""
     command = [sys.executable, "-m", "muster.cli", "analyze", "--bootstrap-server", live.bootstrap]
-    command += ["--follow", "--trigger", "300ms", "--out", str(out), "--master", ONE_CORE, "--keep", "all"]
+    command += ["--follow", "--trigger", "300ms", "--out", str(out), "--master", "local[1]", "--keep", "all"]
     child = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **QUICK_TO_START}
     )
