@@ -44,18 +44,28 @@ def changed_shares(
     changed: dict[int, ChangingTarget[K]] = {}
     lacking: list[tuple[int, int]] = []
     last = len(counts)
+    room = least + (larger > 0)
     for member, had in enumerate(counts):
-        room = least + (larger > 0)
+        if had == room:  # most members keep what they have
+            if larger:
+                larger -= 1
+                if not larger:
+                    room = least
+            continue
         if had > room:
             changed[member] = copy_of(member)
             to_assign += changed[member].cut(room)
-        # While enough later members can have the larger share, this one need not have it.
-        if had < room and larger and last - member > larger:
-            room -= 1
+        elif larger and last - member > larger:
+            # While enough later members can have the larger share, this one need not have it.
+            if had < least:
+                lacking.append((member, least - had))
+            continue
         else:
-            larger -= larger > 0
-        if had < room:
             lacking.append((member, room - had))
+        if larger:
+            larger -= 1
+            if not larger:
+                room = least
     left = iter(to_assign)
     for member, room in lacking:
         target = changed[member] = copy_of(member)

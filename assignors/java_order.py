@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
-from typing import Final, Generic, TypeVar
+from itertools import compress, repeat
+from operator import is_
+from typing import Any, Final, Generic, TypeVar
 
 from muster.protocol.hashing import java_string_hash
 
@@ -116,19 +118,21 @@ def string_spread(text: str) -> int:
 def _spreads_of(texts: list[str]) -> list[int]:
     if len(texts) > KEPT_SPREADS:
         return list(map(string_spread, texts))
-    known = list(map(_spreads.get, texts))
-    found = [string_spread(text) if h is None else h for text, h in zip(texts, known, strict=True)]
-    if None in known:
-        if len(_spreads) + len(texts) > KEPT_SPREADS:
-            _spreads.clear()
-        _spreads.update([one for one in zip(texts, found, strict=True) if len(one[0]) <= FEW_LETTERS])
+    found: list[Any] = list(map(_spreads.get, texts))
+    for place in compress(range(len(found)), list(map(is_, found, repeat(None)))):
+        text = texts[place]
+        found[place] = string_spread(text)
+        if len(text) <= FEW_LETTERS:
+            if len(_spreads) >= KEPT_SPREADS:
+                _spreads.clear()
+            _spreads[text] = found[place]
     return found
 
 
 def string_order(texts: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
     """Strings in the order of iteration over a HashSet (or a HashMap's keys) to which they were added in turn."""
     distinct = list(dict.fromkeys(texts))
-    return [distinct[index] for index in walked(_spreads_of(distinct), capacity)]
+    return list(map(distinct.__getitem__, walked(_spreads_of(distinct), capacity)))
 
 
 def int_order(numbers: Sequence[int], capacity: int = 0) -> list[int]:

@@ -10,6 +10,8 @@ compared as objects, so targets that were changed since by other means are found
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import compress, filterfalse
+from operator import is_not, itemgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -33,6 +35,7 @@ from muster.coordinator.groups.consumer.member import (
 from muster.coordinator.state_machine.interface import Record
 
 UNIFORM: Final = "uniform"
+_FIRST: Final = itemgetter(0)
 
 
 class EqualTargets(NamedTuple):
@@ -169,18 +172,18 @@ def _next_equal(wanted: AssignmentWanted, last: EqualTargets) -> PreparedTarget 
     if sizes != last.sizes:
         return None
     targets, counts = wanted.targets, dict(last.counts)
-    order = string_order([member_id for member_id, _ in wanted.descriptions])
+    order = string_order(map(_FIRST, wanted.descriptions))
     if not targets.keys() <= set(order):
         return None
     free = _take_back(last, targets, counts)
-    new = [member_id for member_id in order if member_id not in counts]
+    new = list(filterfalse(counts.__contains__, order))
     for member_id in new:
         had = targets.get(member_id, NOTHING)
         if not _take(free, had):
             return None
         counts[member_id] = _size(had)
     changed = changed_shares(
-        [counts[member_id] for member_id in order],
+        list(map(counts.__getitem__, order)),
         [(topic_id, one) for topic_id in sizes if topic_id in free for one in sorted(free[topic_id])],
         lambda member: _copy(wanted.orders.get(order[member]) or targets.get(order[member], NOTHING)),
     )
@@ -200,11 +203,11 @@ def _take_back(
 ) -> dict[bytes, set[int]]:
     """The partitions of members whose last target is not in force any more. These members leave `counts`."""
     free: dict[bytes, set[int]] = {}
-    for member_id, member_target in last.targets.items():
-        if targets.get(member_id) is not member_target:
-            del counts[member_id]
-            for topic_id, partitions in member_target:
-                free.setdefault(topic_id, set()).update(partitions)
+    are_others = map(is_not, map(targets.get, last.targets), last.targets.values())
+    for member_id in compress(last.targets, are_others):
+        del counts[member_id]
+        for topic_id, partitions in last.targets[member_id]:
+            free.setdefault(topic_id, set()).update(partitions)
     return free
 
 
