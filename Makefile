@@ -7,13 +7,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 SOURCES := protocol coordinator client cli postgres testcontrol assignors pipeline simulation testing virtual muster/version.py muster/__init__.py
 # arguments of `muster serve` in `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
 ARGS ?=
-# where the compiled wheel is installed, for tests and bench
-INSTALLED := build/installed
 # the source of `make pipeline`; the sample is made when it does not exist
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve try venv test simulate torture exactly-once lint format pipeline record-truth score bench conformance conformance-random conformance-pyspark pyspark-env lock sbom audit wheel wheel-compiled test-compiled clean
+.PHONY: help serve try venv test simulate torture exactly-once lint format pipeline record-truth score bench conformance conformance-random conformance-pyspark pyspark-env lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -123,20 +121,18 @@ record-truth: venv ## record incidents drawn at random, on a real Kafka (ARGS='-
 score: venv ## how much of what the pipeline reports is true, by recorded logs with a known truth (ARGS='one --misses')
 	@$(BIN)/python -m tests.pipeline.scores $(ARGS)
 
-bench: venv ## measure, beside a real Kafka if Java is there: bench/results.md; bench-PART: assignors compiled growth nodes cluster pipeline substitutes
+bench: venv ## measure, beside a real Kafka if Java is there: bench/results.md; bench-PART: assignors growth nodes cluster pipeline substitutes
 	@$(BIN)/python -m compileall -q $(SOURCES)
 	$(BIN)/python -m bench.run
 
 BENCH_assignors := bench.assignors
-BENCH_compiled := bench.compiled
 BENCH_growth := bench.growth
 BENCH_nodes := bench.nodes
 BENCH_cluster := bench.over_database
 BENCH_pipeline := bench.pipeline
 BENCH_substitutes := bench.substitutes
-bench-compiled: $(INSTALLED)
 bench-%: venv
-	$(if $(BENCH_$*),,$(error there is no part $* of bench: assignors, compiled, growth, nodes, cluster, pipeline or substitutes))
+	$(if $(BENCH_$*),,$(error there is no part $* of bench: assignors, growth, nodes, cluster, pipeline or substitutes))
 	@$(BIN)/python -m compileall -q $(SOURCES)
 	$(BIN)/python -m $(BENCH_$*) $(ARGS)
 
@@ -186,38 +182,16 @@ audit: $(SUPPLY)/.supply ## ask the package registry for known vulnerabilities i
 	@$(SUPPLY)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/explain.txt $(ARGS)
 
 lock: ## resolve the requirements anew (needs uv)
-	@for name in build run test try explain spark supply compiled; do \
+	@for name in build run test try explain spark supply; do \
 	  uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-emit-index-url --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 
 # otherwise the files of an earlier build would be packed again
-wheel: $(VENV)/.build ## build the wheel into dist/; wheel-compiled: with compiled modules; test-compiled: run the tests on these
+wheel: $(VENV)/.build ## build the wheel into dist/
 	@rm -rf build dist/muster_kafka-*.whl
 	@$(PIP) wheel --no-deps --no-build-isolation -w dist .
 	@rm -rf build
 	@ls dist/muster_kafka-*.whl
-
-$(VENV)/.compiled: requirements/compiled.txt $(VENV)/.run
-	@echo "setting up $(VENV) (compiling)" >&2
-	@$(PIP) install --require-hashes -r requirements/compiled.txt
-	@touch $@
-
-# for this Python and this kind of machine; needs a C compiler
-wheel-compiled: $(VENV)/.compiled
-	@rm -rf build dist/muster_kafka-*.whl
-	@$(BIN)/python -m tools.compiled
-	@rm -rf build
-	@ls dist/muster_kafka-*.whl
-
-# the content of the compiled wheel (site/), beside links to the rest of the checkout
-$(INSTALLED): venv wheel-compiled
-	@rm -rf $(INSTALLED)
-	@$(PIP) install --no-deps --no-index --target $(INSTALLED)/site dist/muster_kafka-*.whl
-	@for name in $$(git ls-files | cut -d/ -f1 | sort -u); do test $$name = muster || ln -s $(CURDIR)/$$name $(INSTALLED); done
-
-# the tests on the compiled wheel (ARGS=tests/coordinator); those of pure Python alone are skipped
-test-compiled: $(INSTALLED)
-	cd $(INSTALLED) && PYTHONPATH=$(CURDIR)/$(INSTALLED)/site $(CURDIR)/$(BIN)/python -m pytest -q $(SHARED_OUT) $(ARGS)
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .prose_cache.json

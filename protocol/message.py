@@ -35,7 +35,7 @@ M = TypeVar("M", bound=Message)
 
 
 def copied(message: M) -> M:
-    """Another message with the same values of all fields. (`copy.copy` copies no field of a compiled class.)"""
+    """Another message with the same values of all fields."""
     made = type(message)()
     for name in message.__slots__:
         setattr(made, name, getattr(message, name))

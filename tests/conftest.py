@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import compiled, sharing_out, unseen_faults
+from tests.support import sharing_out, unseen_faults
 from tests.support.postgres import running_postgres
 
 # on a busy machine the duration of an example says nothing
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 unseen_faults.watch_event_loops()
-if compiled.COMPILED:
-    compiled.skip_replacements()
 
 
 @pytest.fixture(scope="session")
@@ -48,18 +46,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> sharing_out.FileScheduling:
     """The scheduler that divides the tests between three processes."""
     return sharing_out.FileScheduling(config, log)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup() -> Iterator[None]:
-    """The same for its fixtures."""
-    yield from compiled.skipping_refusals()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Iterator[None]:
-    """A test that changes compiled code is skipped (`make test-compiled`)."""
-    yield from compiled.skipping_refusals()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

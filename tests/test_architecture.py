@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.compiled import needs_pure_python
 from tools.diagrams import rooms
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,7 +28,6 @@ def rooms_of_the_page() -> list[str]:
 
 
 def test_every_module_is_in_a_layer() -> None:
-    needs_pure_python("reads the imports")
     outside = {module for module in rooms.imports().modules if rooms.room_of(module) is None}
     assert outside == set(rooms.NO_ROOMS)
 

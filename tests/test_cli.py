@@ -25,7 +25,6 @@ from muster.coordinator.config import ConfigError, load
 from muster.coordinator.system.host_names import CannotListen
 from muster.version import VERSION, description
 from tests.support.certificates import Authority
-from tests.support.compiled import COMPILED
 from tests.support.servers import free_port_pair
 
 COMMAND = [sys.executable, "-m", "muster.cli"]
@@ -136,7 +135,7 @@ def serving(tmp_path: Path) -> Iterator[Callable[..., Serving]]:
 
 def test_version_is_printed_by_command_and_option() -> None:
     assert run("version").stdout == run("--version").stdout == f"{description()}\n"
-    assert description() == f"muster {VERSION}{' (compiled)' if COMPILED else ''}"
+    assert description() == f"muster {VERSION}"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"]])

@@ -20,7 +20,6 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.support.compiled import needs_pure_python
 from tests.support.muster import Client, connected, running
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -133,7 +132,6 @@ async def trips(kind: str, directory: Path) -> list[dict[str, None]]:
 
 @pytest.mark.parametrize("kind", MOST)
 async def test_a_request_goes_through_the_modules_of_the_table_and_no_others(kind: str, tmp_path: Path) -> None:
-    needs_pure_python("notes the calls")
     found = await trips(kind, tmp_path)
     # modules of only some trips did other work, which happened at the same moment
     always = [module for module in found[0] if all(module in other for other in found)]

@@ -15,9 +15,6 @@ import pytest
 from muster.coordinator.net.connection import Connection
 from tests.budget import figures, phases
 from tests.budget.scenes import costs_of, quiet
-from tests.support.compiled import COMPILED
-
-pytestmark = pytest.mark.skipif(COMPILED, reason="what is counted is the work of pure Python")
 
 BUDGET = figures.read()
 ROOT = Path(__file__).parents[2]

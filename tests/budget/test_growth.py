@@ -6,9 +6,6 @@ import pytest
 
 from tests.budget import growth
 from tests.budget.scenes import quiet
-from tests.support.compiled import COMPILED
-
-pytestmark = pytest.mark.skipif(COMPILED, reason="what is counted is the work of pure Python")
 
 SIZES = (250, 500)
 """Small sizes, for a few seconds; `python -m bench.growth` goes to 100,000."""

@@ -7,12 +7,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from tests.support.compiled import needs_pure_python
-
 
 def instructions(work: Callable[[], object]) -> int:
     """The number of Python instructions of `work`."""
-    needs_pure_python("counts instructions")
     count = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

@@ -29,7 +29,6 @@ from re2 import _re2
 
 from muster.coordinator.log.records.headers import crc32c
 from muster.coordinator.system.jobs.job_queue import JobQueue
-from tests.support.compiled import needs_pure_python
 
 NS_AN_INSTRUCTION: Final = 10
 """The time of one instruction on a usual machine: 1,000,000 instructions take some 10 ms."""
@@ -108,7 +107,6 @@ class Meter:
     @contextmanager
     def measuring(self) -> Iterator[None]:
         """Inside the block the work of all callbacks of this thread's event loop counts."""
-        needs_pure_python("counts instructions")
         meter, run = self, asyncio.Handle._run
 
         def measured(handle: asyncio.Handle) -> None:

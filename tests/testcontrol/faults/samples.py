@@ -9,7 +9,6 @@ from typing import Any
 from muster.coordinator.api.registry import SERVED
 from muster.protocol.api import api
 from muster.protocol.message import UnrepresentableField
-from tests.support.compiled import needs_pure_python
 
 _SEQUENCE = re.compile(r"Sequence\[(\w+)\]")
 _PLAIN: dict[str, Any] = {"str": "orders", "int": 0, "bytes": bytes(16), "bool": False, "float": 0.0}
@@ -17,7 +16,6 @@ _PLAIN: dict[str, Any] = {"str": "orders", "int": 0, "bytes": bytes(16), "bool":
 
 def request_of(key: int) -> Any:
     """A request in the newest version that is served."""
-    needs_pure_python("reads the annotations")
     served = api(key)
     module = import_module(f"muster.protocol.messages.{served._module}")
     made = _made(module, getattr(module, f"{served.name}Request"))

@@ -4,7 +4,6 @@ from muster.coordinator.groups.classic.member import Protocols
 from muster.coordinator.groups.common.state import KEPT, MAX_SHARED_LENGTH, SharedValues
 from tests.coordinator.groups.harness import GroupHarness
 from tests.coordinator.groups.test_core import reload
-from tests.support.compiled import needs_pure_python
 
 
 def again(data: bytes) -> bytes:
@@ -63,7 +62,6 @@ def test_long_metadata_is_not_shared_between_members() -> None:
 
 
 def test_equal_timestamps_become_one_object() -> None:
-    needs_pure_python("asks for the identity of numbers")
     shared = SharedValues()
     early, late = int("1700000000000"), int("1700000000000")
     assert shared.moment(early) is shared.moment(late) is early
