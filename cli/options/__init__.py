@@ -21,6 +21,7 @@ examples:
   muster cluster try --nodes 3                          a cluster of three processes over a PostgreSQL of its own
   muster serve --http 127.0.0.1:9404                    probes, metrics, and groups as JSON
   muster serve --in-memory --control 127.0.0.1:9094      under test: muster faults add, muster time advance
+  muster top                                            its groups, members and lag, live
   muster health localhost:9092                          does a server answer there?
 """
 
@@ -93,9 +94,11 @@ def build_parser(command: str | None = None) -> Parser:
         groups.add_clients(commands)
         servers.add_nodes(commands)
         servers.add_exporter(commands)
+        servers.add_top(commands)
         servers.add_faults(commands)
         servers.add_time(commands)
         logs.add_log(commands)
+        logs.add_backup(commands)
         logs.add_analyze(commands)
         servers.add_cluster(commands)
         logs.add_completion(commands)

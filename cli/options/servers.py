@@ -153,8 +153,10 @@ try  local_cluster.command:run  an embedded PostgreSQL and several nodes over it
     --override+ NAME=VALUE  one of Kafka's properties, for all nodes; repeatable
     --topic+ NAME:PARTITIONS  create this topic if it does not exist; repeatable
     --user+ NAME:PASSWORD  create this SCRAM user if it does not exist; NAME:@FILE for a password in a file; repeatable
-    --metrics HOST:PORT  metrics of the first node for Prometheus; the other nodes use the ports after it; port 0:
+    --http ADDRESS  the HTTP door of the first node, as of muster serve; the other nodes use the ports after it; port 0:
         free ports, see the log of each node
+    --http-token FILE  the file with the token that clients of --http must send
+    --metrics HOST:PORT  the old name of --http, for probes and metrics only
     --restart-after SECONDS  start a node again this long after it has ended (default: it stays away)
     --log-level LEVEL  log lines of this level and above (default: info)
 """
@@ -171,6 +173,15 @@ exporter  exporter:run  metrics of any Kafka cluster over HTTP
 """
 EXPORTER_ADDRESS: Final = "127.0.0.1:9308"
 """The port of kafka_exporter."""
+_TOP: Final = """
+top  top.command:run  groups, members and lag of any Kafka cluster, live
+    | Show the groups of a cluster on the terminal, the worst first, and one group with its members, offsets and
+    | history. F1 says what the keys do. Needs the extra `top`.
+    --bootstrap-server HOST:PORT[,…]  servers of the cluster (default: %(default)s)
+    --command-config FILE  a client.properties as Kafka's tools have it: TLS, SASL
+    --interval SECONDS  how often the cluster is read (default: %(default)g)
+"""
+TOP_INTERVAL_S: Final = 2.0
 _NUMBER: Final = {"type": int}
 
 
@@ -193,6 +204,12 @@ def add_exporter(commands: Any) -> None:
     """Add `exporter` to the parser."""
     how: dict[str, Any] = {"bootstrap_server": {"default": "localhost:9092"}, "http": {"default": EXPORTER_ADDRESS}}
     add_commands(commands, _EXPORTER, how | {"log_level": LOG_LEVEL})
+
+
+def add_top(commands: Any) -> None:
+    """Add `top` to the parser."""
+    interval = {"type": float, "default": TOP_INTERVAL_S}
+    add_commands(commands, _TOP, {"bootstrap_server": {"default": "localhost:9092"}, "interval": interval})
 
 
 def add_faults(commands: Any) -> None:
