@@ -41,7 +41,7 @@ def serve(options: argparse.Namespace) -> int:
         config = _load(options)
         _check_cluster(options, config)
         door = _door(options, config)
-        has_webhooks = _has_webhooks(config, door)
+        is_watched = _is_watched(config, door)
     except ConfigError as error:
         line_writer = LineWriter(writer(sys.stderr))
         line_writer.put(f"muster serve: {error}")
@@ -60,7 +60,7 @@ def serve(options: argparse.Namespace) -> int:
         stdout.put(f"muster ready {show(host, port)}")
 
     try:
-        status, last_words = _run(config, options, ready, door, has_webhooks=has_webhooks)
+        status, last_words = _run(config, options, ready, door, is_watched=is_watched)
     except Exception:  # noqa: BLE001 - the traceback is printed as usual, but after all log lines
         status, last_words = 1, traceback.format_exc().rstrip("\n")
     if last_words:
@@ -118,17 +118,20 @@ def _door(options: argparse.Namespace, config: Config) -> DoorAddress | None:
     return address.configured(config, text, option, token)
 
 
-def _has_webhooks(config: Config, door: DoorAddress | None) -> bool:
-    """Whether groups that need help are to be reported to webhooks. Raises ConfigError for settings of alerts."""
-    if door is None and config.value("muster.alerts.webhooks") is None:
+def _is_watched(config: Config, door: DoorAddress | None) -> bool:
+    """Whether webhooks or a collector of metrics are to be called. Raises ConfigError for settings of these."""
+    has_collector = any(os.environ.get(f"OTEL_EXPORTER_OTLP_{name}") for name in ("ENDPOINT", "METRICS_ENDPOINT"))
+    if door is None and not has_collector and config.value("muster.alerts.webhooks") is None:
         return False
-    # only servers with alerts need these imports
+    # only watched servers need these imports
     from muster.coordinator.alerts.watching import TOKEN_OF_WEBHOOKS, checked
     from muster.coordinator.http.address import read_token
+    from muster.coordinator.http.otlp_push import push_of
 
     settings = checked(config)
     read_token(settings.muster_alerts_token_file, TOKEN_OF_WEBHOOKS)
-    return settings.muster_alerts_enable and settings.muster_alerts_webhooks is not None
+    push_of(os.environ)
+    return has_collector or (settings.muster_alerts_enable and settings.muster_alerts_webhooks is not None)
 
 
 def _check(config: Config, options: argparse.Namespace) -> int:
@@ -169,7 +172,7 @@ def _run(
     ready: Callable[[str, int], None],
     door: DoorAddress | None,
     *,
-    has_webhooks: bool,
+    is_watched: bool,
 ) -> tuple[int, str]:
     for note in config.notes:
         structlog.get_logger("muster.config").warning(note)
@@ -190,11 +193,11 @@ def _run(
         from muster.coordinator.http.serving import serving
 
         return _serve(config, ready, lambda: serving(door))
-    if has_webhooks:
-        # only servers with webhooks need this import
-        from muster.coordinator.http.serving import serve_with_alerts
+    if is_watched:
+        # only watched servers need this import
+        from muster.coordinator.http.serving import serve_without_door
 
-        return _serve(config, ready, lambda: serve_with_alerts)
+        return _serve(config, ready, lambda: serve_without_door)
     return _serve(config, ready, lambda: server.serve)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from muster.cli.local_cluster.embedded_postgres import EmbeddedPostgres, find_binaries, temporary_folder
 from muster.cli.local_cluster.processes import Failed, NodeProcess, ended
@@ -167,11 +167,11 @@ def run(options: argparse.Namespace) -> int:
     """Run the cluster until a signal arrives, and return the exit status."""
     try:
         config = _load(options)
-        metrics = _metrics(options, config)
+        doors = _doors(options, config)
         if find_spec("asyncpg") is None:
             raise Failed("a cluster needs asyncpg: pip install 'muster-kafka[try]'")
         find_binaries()
-        asyncio.run(_run(options, config, metrics))
+        asyncio.run(_run(options, config, doors))
     except ConfigError as error:
         _report(str(error))
         return 2
@@ -184,13 +184,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _run(options: argparse.Namespace, config: Config, metrics: tuple[str, int] | None) -> None:
+async def _run(options: argparse.Namespace, config: Config, doors: Doors | None) -> None:
     # this import needs asyncpg; `run` reports when asyncpg is missing
     signals = _Signals(asyncio.current_task())
     try:
         with working_directory(options.data_dir) as given:
             directory = given.absolute()
-            cluster = _cluster(options, config, metrics, directory)
+            cluster = _cluster(options, config, doors, directory)
             signals.in_a_hurry = cluster.hurry
             _report(f"PostgreSQL and {config.nodes} node{'s' * (config.nodes > 1)} start in {directory}")
             await cluster.run(lambda: _ready(cluster))
@@ -219,9 +219,7 @@ class _Signals:
             self.in_a_hurry()
 
 
-def _cluster(
-    options: argparse.Namespace, config: Config, metrics: tuple[str, int] | None, directory: Path
-) -> Supervisor:
+def _cluster(options: argparse.Namespace, config: Config, doors: Doors | None, directory: Path) -> Supervisor:
     settings = {"max_connections": str(max(100, 20 + SESSIONS_OF_A_NODE * config.nodes))}
     if options.data_dir is None:
         # temporary data need not survive a crash of the machine
@@ -229,7 +227,7 @@ def _cluster(
     return Supervisor(
         EmbeddedPostgres(directory / DATABASE, settings),
         lambda url: _make_tables(url, config),
-        lambda url: _make_nodes(url, options, config, metrics, directory),
+        lambda url: _make_nodes(url, options, config, doors, directory),
         _report,
         options.restart_after,
     )
@@ -256,21 +254,44 @@ def _load(options: argparse.Namespace) -> Config:
     return load(LISTEN_OF_TRY) if config.source("listeners") == "default" else config
 
 
-def _metrics(options: argparse.Namespace, config: Config) -> tuple[str, int] | None:
-    """Host and port of the first node's metrics. Raises ConfigError."""
-    if options.metrics is None:
+class Doors(NamedTuple):
+    """The HTTP doors of all nodes. The first node has `port`, the others have the ports after it."""
+
+    option: str
+    scheme: str
+    """`http://`, `https://` or nothing."""
+    host: str
+    port: int
+    token: Path | None = None
+
+    def of(self, place: int) -> list[str]:
+        """The options of a node."""
+        words = [self.option, f"{self.scheme}{show(self.host, self.port and self.port + place)}"]
+        return words if self.token is None else [*words, f"{self.option}-token", str(self.token)]
+
+
+def _doors(options: argparse.Namespace, config: Config) -> Doors | None:
+    """The doors that the options ask for; None: they ask for none. Raises ConfigError."""
+    if options.http is not None and options.metrics is not None:
+        raise ConfigError("--http and --metrics are one HTTP door; give one address")
+    if options.http is None and options.http_token is not None:
+        raise ConfigError("--http-token means something with --http only")
+    option = "--metrics" if options.http is None else "--http"
+    text = options.metrics if options.http is None else options.http
+    if text is None:
         return None
-    host, port = parse_address(options.metrics, "--metrics")
+    before, separator, rest = text.rpartition("://") if option == "--http" else ("", "", text)
+    host, port = parse_address(rest, option)
     wanted = {port + place for place in range(config.nodes)} if port else set()
     taken = {one.port for place in range(config.nodes) for one in config.of_node(place).listeners}
     if wanted & taken:
         raise ConfigError(
-            f"--metrics {options.metrics}: {config.nodes} nodes need {config.nodes} ports from there on, and clients "
+            f"{option} {text}: {config.nodes} nodes need {config.nodes} ports from there on, and clients "
             f"connect to {min(wanted & taken)}; give another port"
         )
     if wanted and max(wanted) > 65535:
-        raise ConfigError(f"--metrics {options.metrics}: the ports of {config.nodes} nodes from {port} on are too many")
-    return host, port
+        raise ConfigError(f"{option} {text}: the ports of {config.nodes} nodes from {port} on are too many")
+    return Doors(option, before + separator, host, port, options.http_token)
 
 
 async def _make_tables(url: str, config: Config) -> None:
@@ -282,7 +303,7 @@ async def _make_tables(url: str, config: Config) -> None:
 
 
 def _make_nodes(
-    url: str, options: argparse.Namespace, config: Config, metrics: tuple[str, int] | None, directory: Path
+    url: str, options: argparse.Namespace, config: Config, doors: Doors | None, directory: Path
 ) -> Sequence[NodeProcess]:
     return [
         NodeProcess(
@@ -292,7 +313,7 @@ def _make_nodes(
                 *("--data-dir", str(directory / f"node-{place + 1}")),
                 *_same_for_all(options),
                 *_of_its_own(config, place),
-                *_metrics_of(metrics, place),
+                *([] if doors is None else doors.of(place)),
             ],
             directory / f"node-{place + 1}.log",
         )
@@ -316,10 +337,6 @@ def _of_its_own(config: Config, place: int) -> list[str]:
     if "muster.nodes.racks" in given:
         own["muster.nodes.racks"] = ""
     return [word for name, value in own.items() for word in ("--override", f"{name}={value}")]
-
-
-def _metrics_of(metrics: tuple[str, int] | None, place: int) -> list[str]:
-    return [] if metrics is None else ["--metrics", show(metrics[0], metrics[1] and metrics[1] + place)]
 
 
 def _report(sentence: str) -> None:

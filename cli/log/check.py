@@ -84,6 +84,14 @@ def check(directory: Path, *, as_json: bool) -> int:
     return 1 if found.damaged_names else 0
 
 
+def damaged_names(directory: Path) -> list[str]:
+    """The names of damaged partitions and files in a data directory. Raises OSError."""
+    try:
+        return _inspect_directory(directory).damaged_names
+    except WrongPath as error:
+        raise OSError(str(error)) from error
+
+
 def _inspect_directory(directory: Path) -> Found:
     unfit: list[Misfit] = []
     files: list[Finding] = []

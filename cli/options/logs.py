@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any, Final
 
 from muster.cli.parser import add_commands, add_options
@@ -60,6 +61,27 @@ sample  log.sample:run_sample  make a sample of a group log
     --records N  about how many commits: 100000, 0.1M, 10M (default: 160 a group and hour)
     --end TIME  the end of the log: 2026-01-31T12:00 (UTC) or now (default: a fixed day)
 """
+
+
+_BACKUP: Final = """
+backup  backup.command:run_backup  copy a data directory as it is at one moment, while the server serves
+    | Make a backup of a data directory in the new folder DIR, and check it as muster log check does. While a server
+    | works on it, its HTTP door says where all logs end at one moment. A start with the backup checks each batch.
+    directory DIR  the new folder
+    --data-dir DIR  the data directory (default: ./muster-data)
+    --http ADDRESS  the HTTP door of the server that works on it: HOST:PORT, http://HOST:PORT or https://HOST:PORT
+    --http-token FILE  the file with the token of the door
+    --http-ca FILE  the certificates that the door's certificate is checked with; the door has TLS
+restore  backup.command:run_restore  make a data directory of a backup
+    | Check a backup, and copy it into a new or empty data directory. Nothing is overwritten.
+    directory DIR  the backup
+    --data-dir DIR  the new data directory (default: ./muster-data)
+"""
+
+
+def add_backup(commands: Any) -> None:
+    """Add `backup` and `restore` to the parser."""
+    add_commands(commands, _BACKUP, {"data_dir": {"default": Path("muster-data")}})
 
 
 def add_log(commands: Any) -> None:

@@ -72,6 +72,7 @@ def api(current: Callable[[], Server | None], alerts: GroupAlerts) -> list[BaseR
         route("/api/v1/openapi.json", lambda *_: _at_once(openapi())),
         route("/api/v1/server", lambda server, _: _at_once(_server(server))),
         route("/api/v1/nodes", lambda server, _: _nodes(server)),
+        route("/api/v1/ends", lambda server, _: _at_once(_ends(server))),
         route("/api/v1/topics", _topics),
         route("/api/v1/topics/{topic}", _topic),
         route("/api/v1/alerts", lambda _, request: _at_once(_alerts(alerts, request))),
@@ -154,6 +155,11 @@ def _nodes(server: Server) -> Job[Row]:
             }
         )
     return {"nodes": rows}
+
+
+def _ends(server: Server) -> Row:
+    """The durable ends of all logs of this process at one moment, for `muster backup`."""
+    return {"ends": {f"{one.topic}-{one.partition}": one.durable_offset for one in server.logs.logs()}}
 
 
 def _topics(server: Server, request: Request) -> Job[Row]:

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from muster.coordinator.system.clock import mono_ms
@@ -23,9 +24,14 @@ MAX_ANSWER_BYTES: Final = 1 << 20
 _PIECE: Final = 16 << 10
 
 
-def http_get(url: str, context: ssl.SSLContext | None, max_bytes: int) -> bytes:
-    """Fetch the document. Raises OSError."""
-    return _exchanged(_request(url), _SameProtocol(), context, max_bytes)
+def http_get(
+    url: str, context: ssl.SSLContext | None, max_bytes: int, headers: Mapping[str, str] = MappingProxyType({})
+) -> bytes:
+    """Fetch the document. Raises OSError. Another URL, to which the answer may lead, does not get `headers`."""
+    request = _request(url)
+    for name, value in headers.items():
+        request.add_unredirected_header(name, value)
+    return _exchanged(request, _SameProtocol(), context, max_bytes)
 
 
 def http_post(
