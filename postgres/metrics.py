@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from muster.coordinator.config import Config
 from muster.coordinator.http.address import DoorAddress
-from muster.coordinator.http.serving import alerts_of, door_of, of_kafka
+from muster.coordinator.http.serving import door_of
+from muster.coordinator.http.watch import Watch, of_kafka
 from muster.coordinator.server import Server
 from muster.coordinator.server.exposition import COUNTER, GAUGE, Lines, Metric, single
 from muster.coordinator.server.metrics import ServerMetrics
@@ -24,9 +25,8 @@ class ClusterMetrics:
         self._clock = clock
         self._of_server = ServerMetrics()
         self.of_cluster = ClusterFigures()
-        self._alerts = alerts_of(config, clock)
-        self._of_server.subscribe(self._alerts.take)
-        self.door = door_of(address, self._server, self._of_both, self._alerts)
+        self._watch = Watch(config, clock, self._of_server, self._server, self._of_both)
+        self.door = door_of(address, self._server, self._watch.collect, self._watch.alerts)
 
     def open_server(self, *given: Any, **named: Any) -> Server:
         """The server of the next node session."""
@@ -38,17 +38,14 @@ class ClusterMetrics:
 
     async def _of_both(self) -> list[Metric | Lines]:
         self._of_server.serves(self._server())
-        found = [*await self._of_server.collect(of_kafka), *self._alerts.metrics()]
-        return [*found, *_metrics(self.of_cluster, self._clock.mono_ms())]
+        return [*await self._of_server.collect(of_kafka), *_metrics(self.of_cluster, self._clock.mono_ms())]
 
     async def start(self) -> None:
         await self.door.start()
-        self._of_server.watch(self._clock)
-        self._alerts.watch(self._clock, self._server)
+        await self._watch.start()
 
     async def stop(self) -> None:
-        self._of_server.end()
-        self._alerts.stop()
+        await self._watch.stop()
         await self.door.stop()
 
 

@@ -270,6 +270,8 @@ INNER = {
     "alerts/watching.JUDGED_AT_ONCE",
     "alerts/webhooks.LONGEST_WAIT_MS",
     "http/api.LOOKED_AT_ONCE",
+    "http/users.MAX_AT_ONCE",
+    "http/users.MAX_KNOWN",
     "http/console/feed.MAX_KEPT",
     "http/console/feed.MAX_REFUSALS",
     "http/console/now.MAX_NAMED",

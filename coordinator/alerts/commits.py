@@ -116,6 +116,14 @@ class CommitSamples:
         """Whether the group has unread records, or had some lately."""
         return bool(self._behind or self.steps or self._went_back)
 
+    def may_be_trouble(self, now_ms: int) -> bool:
+        """Whether `stalls` or `back` may find something, or the lag may have a trend. This costs little."""
+        steps = self.steps
+        grows = len(steps) >= limits.TREND_COMMITS and (steps[-1].lag or 0) > (steps[0].lag or 0)
+        return bool(grows or self._went_back) or any(
+            now_ms - one.since_ms >= limits.SETTLE_MS for one in self._behind.values()
+        )
+
     def stalls(self, now_ms: int, owners: Owners) -> list[Stall]:
         """The partitions with an owner that stand still."""
         gaps = self._gaps

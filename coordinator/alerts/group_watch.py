@@ -96,10 +96,10 @@ class GroupWatch:
         is_known = self._reader.rebalances or self._fences or self.mixed or self.rebalancing is not None
         return not is_known and not self.commits.is_behind
 
-    @property
-    def may_have_claims(self) -> bool:
+    def may_have_claims(self, wall_ms: int) -> bool:
         """Whether the claims may be others than at the last call of `claims`."""
-        return bool(self.has_news or self._fences or self.mixed or self.rebalancing or self.commits.is_behind)
+        is_known = self.has_news or self._fences or self.mixed or self.rebalancing
+        return bool(is_known) or self.commits.may_be_trouble(wall_ms)
 
     def claims(self, wall_ms: int, moments: Sequence[Moment]) -> list[Claim]:
         """The claims about trouble that lasts."""

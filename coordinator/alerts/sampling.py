@@ -63,7 +63,7 @@ def _see_group(server: Server, shard: GroupShard, group_id: str, watches: Watche
 
 def see_members(server: Server, watches: Watches, changed: set[str], now_ms: int) -> Job[None]:
     """Look at the members of groups with a watch. Such a group is in a rebalance, is behind, or has `changed`."""
-    for group_id, watch in [*watches.items()]:
+    for number, (group_id, watch) in enumerate([*watches.items()]):
         now = GroupNow.of(server, group_id)
         state = DEAD if now is None else now.state
         is_calm = state in (STABLE, EMPTY, DEAD, "")
@@ -76,7 +76,8 @@ def see_members(server: Server, watches: Watches, changed: set[str], now_ms: int
             yield from _members(now, watch, now_ms, is_calm=is_calm, state=state)
         elif watch.mixed:
             watch.subscribed(watch.mixed[0][2], now_ms)
-        yield None
+        if not number % LOOKED_AT_ONCE:
+            yield None
 
 
 def _members(now: GroupNow, watch: GroupWatch, now_ms: int, *, is_calm: bool, state: str) -> Job[None]:

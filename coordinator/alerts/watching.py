@@ -183,7 +183,7 @@ class GroupAlerts:
         found.update({group_id: [] for group_id in open_groups if group_id not in self._watches})
         rows = iter([
             (group_id, watch) for group_id, watch in self._watches.items()
-            if watch.may_have_claims or group_id in open_groups or not self._looks % IDLE_LOOKS
+            if watch.may_have_claims(now_ms) or group_id in open_groups or not self._looks % IDLE_LOOKS
         ])  # fmt: skip
         while part := [*islice(rows, JUDGED_AT_ONCE)]:
             of_part, idle = yield OffloadedWork(partial(_judged, part, now_ms, self._moments, bool(self._storms)))

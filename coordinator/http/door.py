@@ -6,7 +6,7 @@ found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
@@ -16,10 +16,12 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Router
 
 from muster.coordinator.config.listeners import show
-from muster.coordinator.http.address import DoorAddress
+from muster.coordinator.http.address import LOOPBACK, DoorAddress
 from muster.coordinator.http.admission import admit
 from muster.coordinator.http.failure import Failure
+from muster.coordinator.http.users import Credentials, credentials_of
 from muster.coordinator.net.tls.context import ListenerTls
+from muster.coordinator.security.authorizer import KafkaPrincipal
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.http_server import HttpServer, Limits
 
@@ -29,6 +31,13 @@ MAX_CONNECTIONS: Final = 500
 """The most connections. As many further connections get the answer that the server is busy."""
 PATIENCE_MS: Final = 60_000
 """How long a client may take to send a request, or to read its answer. An idle connection is kept as long."""
+
+
+class Users(Protocol):
+    """Who may use a door with a password (`users.DoorUsers`)."""
+
+    async def principal(self, given: Credentials, host: str) -> KafkaPrincipal:
+        """The principal of a user who may look. Raises Failure."""
 
 
 class Inside(Protocol):
@@ -45,11 +54,17 @@ class Door:
     """See the module. `http`: the HTTP server, which knows the port."""
 
     def __init__(
-        self, clock: Clock, address: DoorAddress, routes: Sequence[BaseRoute], inside: Inside | None = None
+        self,
+        clock: Clock,
+        address: DoorAddress,
+        routes: Sequence[BaseRoute],
+        inside: Inside | None = None,
+        users: Users | None = None,
     ) -> None:
         """`clock`: the machine's, which no test of an application moves. `inside` begins and ends
-        with the door. Raises TlsError.
+        with the door. `users`: who may have a password. None means that nobody may. Raises TlsError.
         """
+        self._users = users
         self._inside = inside
         self._address = address
         self._router = Router(routes, redirect_slashes=False, default=_not_found)
@@ -85,6 +100,14 @@ class Door:
         self._tls.renew()  # changed files are read again for the next connection
         return self._tls.now.context
 
+    async def _user(self, scope: Any, headers: Mapping[str, str]) -> dict[str, Any]:
+        """The entry `principal` of the scope for a request with a password. Raises Failure."""
+        if self._users is None or (given := credentials_of(headers)) is None:
+            return {}
+        if scope["scheme"] != "https" and self._address.host not in LOOPBACK:
+            raise Failure("unauthorized", "passwords are taken with TLS only")
+        return {"principal": await self._users.principal(given, (scope.get("client") or ("127.0.0.1",))[0])}
+
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         # names of groups may have slashes: parts of a path are decoded after its route is found
         scope = {**scope, "path": scope["raw_path"].decode("latin-1"), "app": self}
@@ -96,7 +119,9 @@ class Door:
             await send(message)
 
         try:
-            admit(self._address, scope["scheme"], scope["path"], Headers(scope=scope))
+            headers = Headers(scope=scope)
+            scope |= await self._user(scope, headers)
+            admit(self._address, scope["scheme"], scope["path"], headers, is_known_user="principal" in scope)
             await self._router(scope, receive, sending)
         except Failure as failure:
             await failure.response()(scope, receive, send)

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse
 STATUSES: Final[Mapping[str, int]] = {
     "bad-request": 400,
     "unauthorized": 401,
+    "forbidden": 403,
     "not-found": 404,
     "method-not-allowed": 405,
     "conflict": 409,

@@ -69,7 +69,7 @@ class GroupRow(NamedTuple):
 
 
 NoteLag = Callable[[str, str, int, int, int], object]
-"""Gets a group, a topic, and its partition with the greatest lag: index, committed offset, and lag."""
+"""Gets a group, a topic, and a partition with unread records: index, committed offset, and lag."""
 
 
 def kafka_metrics(
@@ -81,7 +81,7 @@ def kafka_metrics(
 ) -> Job[list[Metric | Lines]]:
     """The metrics. `topics` and `groups` are read step by step: a row is as its group is at this moment.
 
-    `note_lag` is called for each topic of each group with unread records.
+    `note_lag` is called for each partition with unread records of each group.
     """
     ends: dict[str, dict[int, int]] = {}
     of_topics = yield from _topics(topics, ends)
@@ -138,7 +138,7 @@ def _groups(
         for topic, committed in row.offsets:
             end_of, name = ends.get(topic, {}), escaped(topic)
             head, tail = f'{{consumergroup="{group}",partition="', f'",topic="{name}"}}'
-            offset_sum = lag_sum = greatest = behind = behind_offset = 0
+            offset_sum = lag_sum = 0
             for index, offset, lag in committed:
                 offsets.append(f"kafka_consumergroup_current_offset{head}{index}{tail} {offset}\n")
                 offset_sum += offset
@@ -147,13 +147,11 @@ def _groups(
                 if lag is not None:
                     lags.append(f"kafka_consumergroup_lag{head}{index}{tail} {lag}\n")
                     lag_sum += lag
-                    if lag > greatest:
-                        greatest, behind, behind_offset = lag, index, offset
+                    if lag:
+                        note_lag(row.group, topic, index, offset, lag)
                 seen += 1
                 if not seen % PARTITIONS_AT_ONCE:
                     yield None
-            if greatest:
-                note_lag(row.group, topic, behind, behind_offset, greatest)
             whole = f'{{consumergroup="{group}",topic="{name}"}}'
             offset_sums.append(f"kafka_consumergroup_current_offset_sum{whole} {offset_sum}\n")
             lag_sums.append(f"kafka_consumergroup_lag_sum{whole} {lag_sum}\n")

@@ -10,38 +10,55 @@ from muster.coordinator.server.exposition import GAUGE, Metric
 from muster.coordinator.server.server import Server
 from muster.coordinator.system.jobs import Job
 
-NAME: Final = "muster_group_oldest_unread_seconds"
-ABOUT: Final = (
-    "The age of the first unread record in the partition with the greatest lag, by its batch's first timestamp."
-)
+OF_GROUP: Final = "muster_group_oldest_unread_seconds"
+ABOUT_GROUP: Final = "The age of the oldest unread record, by the first timestamp of its batch."
+OF_PARTITION: Final = "muster_partition_oldest_unread_seconds"
+ABOUT_PARTITION: Final = "The age of the first unread record of a partition, by the first timestamp of its batch."
+MAX_OF_GROUP: Final = 50
+"""The most partitions of a group: those with the greatest lags."""
+MAX_PARTITIONS: Final = 1_000
+"""The most partitions of all groups."""
+_Behind = tuple[int, str, int, int]
+"""Lag, topic, partition and committed offset."""
 
 
 class GreatestLags:
-    """The partition with the greatest lag of each group: lag, topic, partition and committed offset."""
+    """The partitions with unread records of each group, those with the greatest lags."""
 
     def __init__(self) -> None:
-        self._of_groups: dict[str, tuple[int, str, int, int]] = {}
+        self._of_groups: dict[str, list[_Behind]] = {}
 
     def note(self, group: str, topic: str, partition: int, offset: int, lag: int) -> None:
         """Note a partition that has unread records."""
-        known = self._of_groups.get(group)
-        if known is None or known[0] < lag:
-            self._of_groups[group] = lag, topic, partition, offset
+        known, row = self._of_groups.setdefault(group, []), (lag, topic, partition, offset)
+        if len(known) < MAX_OF_GROUP:
+            heapq.heappush(known, row)
+        else:
+            heapq.heappushpop(known, row)
 
-    def metric(self, server: Server, most: int) -> Job[Metric]:
+    def metrics(self, server: Server, most: int) -> Job[list[Metric]]:
         """The ages, of at most `most` groups."""
         wall_ms = server.clock.now().wall_ms
-        ages: dict[tuple[str], float] = {}
-        for group, (_, topic, partition, offset) in heapq.nlargest(most, self._of_groups.items(), key=_lag):
-            written_ms = _written_ms(server, topic, partition, offset)
-            if written_ms is not None:
-                ages[group,] = max(wall_ms - written_ms, 0) / 1000
-            yield None
-        return Metric(NAME, GAUGE, ABOUT, ages, ("group",))
+        of_groups: dict[tuple[str], float] = {}
+        of_partitions: dict[tuple[str, str, str], float] = {}
+        left = MAX_PARTITIONS
+        for group, rows in heapq.nlargest(most, self._of_groups.items(), key=_greatest):
+            for _, topic, partition, offset in sorted(rows, reverse=True)[:left]:
+                left -= 1
+                written_ms = _written_ms(server, topic, partition, offset)
+                if written_ms is not None:
+                    age_s = max(wall_ms - written_ms, 0) / 1000
+                    of_partitions[group, topic, str(partition)] = age_s
+                    of_groups[group,] = max(of_groups.get((group,), 0.0), age_s)
+                yield None
+        return [
+            Metric(OF_GROUP, GAUGE, ABOUT_GROUP, of_groups, ("group",)),
+            Metric(OF_PARTITION, GAUGE, ABOUT_PARTITION, of_partitions, ("group", "topic", "partition")),
+        ]
 
 
-def _lag(row: tuple[str, tuple[int, str, int, int]]) -> int:
-    return row[1][0]
+def _greatest(row: tuple[str, list[_Behind]]) -> int:
+    return max(row[1])[0]
 
 
 def _written_ms(server: Server, topic: str, index: int, offset: int) -> int | None:

@@ -6,6 +6,7 @@ stands in docs/dev/decisions.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,9 @@ HISTOGRAM: Final = "histogram"
 LINES_AT_ONCE: Final = 500
 
 _VALUE: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+_ESCAPED: Final = {"\\\\": "\\", "\\n": "\n", '\\"': '"'}
+_ESCAPES: Final = re.compile(r'\\[\\n"]')
+_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _FIRST_BIT: Final = 7
 _LAST_BIT: Final = 26
@@ -94,6 +98,13 @@ def single(name: str, kind: str, about: str, value: float) -> Metric:
 def escaped(value: str) -> str:
     """The value of a label, as it stands in the text."""
     return value.translate(_VALUE)
+
+
+def unescaped(line: str) -> tuple[list[tuple[str, str]], float]:
+    """The labels and the value of a line."""
+    named, _, value = line.rpartition(" ")
+    labels = [(name, _ESCAPES.sub(lambda found: _ESCAPED[found[0]], text)) for name, text in _LABEL.findall(named)]
+    return labels, float(value)
 
 
 def exposition(metrics: Iterable[Metric | Lines], *, is_open: bool = False) -> Job[list[bytes]]:

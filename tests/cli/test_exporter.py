@@ -11,7 +11,7 @@ from muster.cli import main
 from muster.cli.exporter import ClusterReader
 from muster.coordinator.config.listeners import Address
 from muster.coordinator.http.failure import Failure
-from muster.coordinator.http.serving import of_kafka
+from muster.coordinator.http.watch import of_kafka
 from muster.coordinator.server.exposition import exposition
 from muster.coordinator.system.jobs import at_once
 from muster.testcontrol.topics import NewRecord

@@ -53,6 +53,9 @@ def test_cluster_try_without_its_extra_names_the_package_to_install(
             ("--metrics", ":9090"),
             "--metrics :9090: 3 nodes need 3 ports from there on, and clients connect to 9092; give another port",
         ),
+        (("--http", "http://:9404", "--metrics", ":1"), "--http and --metrics are one HTTP door; give one address"),
+        (("--http-token", "t"), "--http-token means something with --http only"),
+        (("--http", "http://:65534"), "--http http://:65534: the ports of 3 nodes from 65534 on are too many"),
         (("--metrics", ":65534"), "--metrics :65534: the ports of 3 nodes from 65534 on are too many"),
         (("--topic", "orders"), "--topic 'orders' is not NAME:PARTITIONS, as in --topic orders:8"),
     ],
@@ -99,8 +102,8 @@ def test_shared_options_are_passed_to_each_node() -> None:
     assert command._same_for_all(options) == [
         "--log-level", "error", "--override", "a=b", "--topic", "t:1", "--user", "u:p"
     ]  # fmt: skip
-    assert command._metrics_of(("::1", 9100), 2) == ["--metrics", "[::1]:9102"]
-    assert command._metrics_of(("h", 0), 2) == ["--metrics", "h:0"]
+    assert command.Doors("--metrics", "", "::1", 9100).of(2) == ["--metrics", "[::1]:9102"]
+    assert command.Doors("--http", "http://", "h", 0, Path("t")).of(2) == ["--http", "http://h:0", "--http-token", "t"]
 
 
 def test_the_end_of_a_process_is_described() -> None:

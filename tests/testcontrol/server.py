@@ -21,6 +21,7 @@ async def controlled(
     data_dir: Path | None = None,
     starts_frozen: bool = False,
     metrics: ServerMetrics | None = None,
+    users: Sequence[str] = (),
     **properties: str,
 ) -> AsyncIterator[ServerControl]:
     """A server that runs inside the block. Property names have _ in place of dots."""
@@ -32,6 +33,7 @@ async def controlled(
         in_memory=data_dir is None,
         data_dir=data_dir,
         topics=list(topics),
+        users=list(users),
         nodes=str(nodes),
     )
     found = ServerControl(config, machine=ControlledMachine(starts_frozen=starts_frozen), metrics=metrics)

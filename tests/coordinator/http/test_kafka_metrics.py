@@ -7,7 +7,7 @@ import re
 import pytest
 
 from muster.coordinator.http.kafka_metrics import GroupRow, PartitionRow, TopicRow, kafka_metrics
-from muster.coordinator.http.serving import of_kafka
+from muster.coordinator.http.watch import of_kafka
 from muster.coordinator.server.exposition import exposition
 from muster.coordinator.system.jobs import at_once
 from muster.testcontrol.topics import NewRecord
