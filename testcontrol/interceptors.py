@@ -160,4 +160,4 @@ class Interceptors:
             first = [] if self._make_first is None else [self._make_first(node_id)]
             for outer in (*self._added, *first):
                 intercept = outer if intercept is None else chained(outer, intercept)
-            point.intercept = intercept
+            point.use(intercept)

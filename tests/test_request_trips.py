@@ -39,7 +39,7 @@ BESIDE_ONE = {
         "coordinator/groups/classic/member.py": "the new group is empty",
         "coordinator/state_machine/deadlines.py": "the new group is empty",
         "coordinator/history/journal.py": "there is no event",
-        "coordinator/api/cached_requests.py": "the request is noted, for it may be repeated",
+        "coordinator/api/repeated_requests.py": "the request is noted, for it may be repeated",
     },
     "join": {
         "coordinator/history/schema.py": "a row of the history",

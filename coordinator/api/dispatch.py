@@ -1,27 +1,19 @@
 """The way of a frame to its handler: header, route, decoder, interceptor, handler. `exchange` takes the answer back.
 
 A `Route` has the facts about one (API, version, client id), and is shared by all connections. A connection has a
-`ConnectionRoute` for each `Route` that it uses, with the cached requests. A thread decodes large requests, and uses no
-data that other code changes. This module knows no socket: each connection gives it a `Sink`.
+`ConnectionRoute` for each `Route` that it uses, and `RepeatedRequests` cache what it repeats. A thread decodes large
+requests, and uses no data that other code changes. This module knows no socket: each connection gives it a `Sink`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 import structlog
 
-from muster.coordinator.api.cached_requests import (
-    CACHES,
-    MAX_BYTES,
-    MAX_CACHED,
-    NOT_CACHED,
-    CachedRequest,
-    CachedRequests,
-)
+from muster.coordinator.api.cached_requests import NOT_CACHED, CachedRequest, CachedRequests
 from muster.coordinator.api.cluster.api_versions import unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.decoded_requests import Decoded
@@ -29,11 +21,13 @@ from muster.coordinator.api.exchange import NO_INTERCEPT, Exchange, Intercept, I
 from muster.coordinator.api.layers import Answer, CloseConnection, Sink
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.observer import ObservedRequests, RequestObserver
-from muster.coordinator.api.registry import SERVED, Route
+from muster.coordinator.api.registry import SERVED, Repeats, Route
+from muster.coordinator.api.repeated_requests import CACHES, RepeatedRequests
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.runtime.routing import BoundedNames
 from muster.coordinator.security.authorizer import AllowAll, Operation, ResourceType
 from muster.coordinator.state_machine.interface import Client
+from muster.coordinator.system.clock import Clock
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, UnknownApi, api
 from muster.protocol.message import MalformedMessage, Message
@@ -49,109 +43,27 @@ _MAX_ROUTES_BYTES: Final = 4_000_000
 """The limit for the client ids of remembered routes, in bytes. Each client id is in memory three times."""
 _LONG_CLIENT_ID: Final = 1_024
 """For a client with a longer id, a connection remembers only the last kind of request."""
-_MAX_AWAITED: Final = 1_024
-"""The most equal requests that must arrive before the next attempt to cache a request."""
-
 FEW_ELEMENTS: Final = 5_000
 """The most elements of a request that is decoded without a thread, within some 5 ms."""
 
 
-class _Repeated:
-    """Requests that may be equal. `wanted`: how many of these precede the next attempt to cache a request.
-
-    `cached`: the constant bytes of those that are cached.
-    """
-
-    __slots__ = ("cached", "count", "wanted")
-
-    def __init__(self) -> None:
-        self.cached: tuple[bytes, ...] = ()
-        self.count, self.wanted = 0, 1
-
-
 class ConnectionRoute:
-    """A route on one connection, which notes what the connection repeats.
+    """A route on one connection. `repeated`: notes what the connection repeats; None if the API is never cached."""
 
-    A request is cached when an equal request has arrived before. Each cached request that was not repeated doubles the
-    number of requests before the next attempt. So clients that never repeat themselves cost very little.
-    """
+    __slots__ = ("context", "repeated", "route")
 
-    __slots__ = ("_bytes", "_cache", "_cached", "_repeated", "caches", "context", "route")
-
-    def __init__(self, route: Route, context: RequestContext, cached: CachedRequests, *, caches: bool) -> None:
-        """`cached`: the connection's cached requests, of all routes. `caches`: whether requests may be cached."""
+    def __init__(self, route: Route, context: RequestContext, repeated: RepeatedRequests | None) -> None:
         self.route = route
         self.context = context
-        self._cache = CACHES.get(route.api.key)
-        self.caches = caches and self._cache is not None
-        self._cached = cached
-        self._bytes = 0
-        self._repeated: dict[Hashable, _Repeated] = {}
-
-    def handled(self, node: Node, data: bytes, start: int, body: int, end: int) -> None:
-        """Note that a request was handled without a cache. The next request like it may be cached."""
-        size = end - start
-        if self._cache is None or size > MAX_BYTES:
-            return
-        key = self._cache.key(data, start, end)
-        repeated = self._repeated.get(key)
-        if repeated is None:
-            if len(self._repeated) >= MAX_CACHED:
-                self._forget()
-            self._count(size)
-            self._repeated[key] = _Repeated()
-            return
-        repeated.count += 1
-        was_repeated = self._was_repeated(repeated)
-        if not was_repeated and repeated.count < repeated.wanted:
-            return
-        repeated.count = 0
-        repeated.wanted = 1 if was_repeated else min(repeated.wanted * 2, _MAX_AWAITED)
-        with suppress(ValueError):  # the frame is unusual: other runs of numbers, or bytes that no encoder writes
-            made = self._cache.make(node, self.route, self.context, data[start:end], body - start)
-            if made is None:
-                return
-            constants = made[1]
-            if constants not in repeated.cached:
-                if len(repeated.cached) >= MAX_CACHED:
-                    self._forget()
-                elif repeated.cached:
-                    self._count(size)
-                self._repeated[key] = repeated
-                repeated.cached += (constants,)
-            self._cached.keep(made, size)
-
-    def _was_repeated(self, repeated: _Repeated) -> bool:
-        """Whether a request was answered from the cache since the last call."""
-        found = False
-        for constants in repeated.cached:
-            cached = self._cached.get(constants)
-            if cached is not None:
-                found = found or cached.was_repeated
-                cached.was_repeated = False
-        return found
-
-    def _count(self, size: int) -> None:
-        self._bytes += size
-        if self._bytes > MAX_BYTES:
-            self._forget()
-            self._bytes = size
-
-    def _forget(self) -> None:
-        for repeated in self._repeated.values():
-            for constants in repeated.cached:
-                self._cached.remove(constants)
-            repeated.cached = ()
-        self._repeated.clear()
-        self._bytes = 0
+        self.repeated = repeated
 
 
 class ConnectionRequests:
     """The requests of one connection, one at a time. `context`: the context of the present or the last request."""
 
     __slots__ = (
-        "_cached", "_dispatcher", "_intercept_point", "_node", "_route", "_routes", "cached", "channel",
-        "context", "current", "is_reading", "job_queue", "note_response", "parts", "sink",
+        "_cached", "_dispatcher", "_exact", "_intercept_point", "_node", "_observed", "_route", "_routes", "_sizes",
+        "cached", "channel", "context", "current", "is_reading", "job_queue", "note_response", "parts", "sink",
     )  # fmt: skip
 
     context: RequestContext
@@ -161,13 +73,14 @@ class ConnectionRequests:
         """The object that answers the present request: an `Exchange` or a cached request."""
         self.is_reading = False
         self.sink: Any = sink
-        """The sink of the answers; None when the connection has ended."""
+        """The sink of the present request's answer; None when the connection has ended. See `answers_to`."""
         self.job_queue = dispatcher.node.job_queue
         self.note_response: NoteResponse | None = None
         """An observer's function, which gets each response before it is encoded, or None if there is no answer."""
         self.cached: CachedRequest | None = None
         """What handles the present or the last request; None if the request was decoded."""
-        self._cached = CachedRequests()
+        self._cached = tables = CachedRequests()
+        self._sizes, self._exact = tables.sizes, tables.exact
         self.parts: tuple[Any, ...] = ()
         self._dispatcher = dispatcher
         self._node = dispatcher.node
@@ -175,26 +88,61 @@ class ConnectionRequests:
         self.channel = channel
         self._route: ConnectionRoute | None = None
         self._routes: dict[bytes, ConnectionRoute] = {}
+        self._observed: ObservedRequests | None = None
+
+    def observed_by(self, observer: RequestObserver, clock: Clock) -> None:
+        """Give each answered request to an observer."""
+        self._observed = ObservedRequests(self, observer, clock)
+
+    def answers_to(self, sink: Sink) -> None:
+        """Give all further answers to another sink."""
+        observed = self._observed
+        if observed is not None and self.sink is observed:
+            observed.sink = sink
+        else:
+            self.sink = sink
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Handle the request in data[start:end] (`layers.Requests`). One look finds its cached form."""
-        if end - start in self._cached.sizes:
-            cached = self._cached.exact.get(data[start + 8 : end])
+        if end - start in self._sizes:
+            cached: CachedRequest | None = self._exact.get(data[start + 8 : end])
             if cached is None and (layout := self._cached.layouts.get(end - start)) is not None:
                 self.parts = layout.unpack(data, start)
                 cached = self._cached.numbered.get(b"".join(self.parts[:: layout.every]))
-            if cached is not None and (
-                (intercept := self._intercept_point.intercept) is None or not intercept.wants(cached.context)
-            ):
+            if cached is not None:
                 self.cached = cached
                 try:
-                    answer = cached.handle(data, start, self)
+                    if self._intercept_point.is_watched:
+                        answer = self._handle_watched(cached, data, start)
+                    else:
+                        answer = cached.handle(data, start, self)
                 except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
                     self._fault(cached.route, error)
                     return None
                 if answer is not NOT_CACHED:
                     return answer
         self.cached = None
+        observed = self._observed
+        if observed is None:
+            return self._handle_uncached(data, start, end)
+        observed.begin(data, start, end)
+        answer = self._handle_uncached(data, start, end)
+        observed.handled(answer)
+        return answer
+
+    def _handle_watched(self, cached: CachedRequest, data: bytes, start: int) -> Answer | None:
+        """Handle a repeated request, unless an interceptor wants it; maybe measure its durations."""
+        point = self._intercept_point
+        if point.intercept is not None and point.intercept.wants(cached.context):
+            return NOT_CACHED
+        if self._observed is None or not point.must_time(cached.route.api.key):
+            return cached.handle(data, start, self)
+        return self._observed.timed(cached, data, start)
+
+    def _handle_uncached(self, data: bytes, start: int, end: int, exchange: Exchange | None = None) -> Answer | None:
+        """Handle a request without its cached form. `exchange`: the exchange of a large request, which has waited.
+        None: a new request.
+        """
         known = self._route
         if (
             known is None
@@ -204,14 +152,6 @@ class ConnectionRequests:
             known = self._switch_route(data, start, end)
             if known is None:
                 return None
-        return self._handle_uncached(known, data, start, end)
-
-    def _handle_uncached(
-        self, known: ConnectionRoute, data: bytes, start: int, end: int, exchange: Exchange | None = None
-    ) -> Answer | None:
-        """Handle a request without its cached form. `exchange`: the exchange of a large request, which has waited.
-        None: a new request.
-        """
         route = known.route
         body = route.body_at(data, start, end)
         if exchange is None:
@@ -220,7 +160,7 @@ class ConnectionRequests:
                 if end - body > route.large_bytes:
                     self._decode_in_thread(exchange, data, body, end)
                 else:
-                    self._handle_in_a_slice(known, exchange, data, start, end)
+                    self._handle_in_a_slice(exchange, data, start, end)
                 return None
         try:
             request = route.decode(data, body, end, FEW_ELEMENTS)
@@ -238,14 +178,14 @@ class ConnectionRequests:
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self._fault(route, error)
             return None
-        if known.caches:
-            known.handled(self._node, data, start, body, end)
+        if known.repeated is not None:
+            known.repeated.handled(self._node, data, start, body, end)
         if response is None:
             return None
         self.current = None
         return exchange.frame(response)
 
-    def _handle_in_a_slice(self, known: ConnectionRoute, exchange: Exchange, data: bytes, start: int, end: int) -> None:
+    def _handle_in_a_slice(self, exchange: Exchange, data: bytes, start: int, end: int) -> None:
         """Handle a request of several kilobytes when an iteration of the event loop has time for it."""
         is_later = False
 
@@ -256,7 +196,7 @@ class ConnectionRequests:
                 self.is_reading = False
                 self.sink.request_decoded()
             try:
-                answer = self._handle_uncached(known, data, start, end, exchange)
+                answer = self._handle_uncached(data, start, end, exchange)
             except CloseConnection as reason:
                 self.current = None
                 self.sink.fail(reason)
@@ -282,13 +222,21 @@ class ConnectionRequests:
         if self._route is not None:
             log.error("a request was answered twice", **route.facts())
 
+    def not_repeated(self, route: Route) -> None:
+        """Note that a cached request does not count as one: its answer waits, or has an error."""
+        if self._observed is not None:
+            self._observed.begin_late(route.api.key, route.version)
+
     def wrapped(self, wrap: Callable[[Any, Any], Any]) -> Any:
         """See `layers.Requests`."""
+        observed = self._observed
+        if observed is not None and self.sink is observed:
+            return wrap(self, observed.sink)
         return self if self.sink is None else wrap(self, self.sink)
 
     def closed(self) -> None:
         """End all work, because the connection has ended. A parked exchange must not keep other objects in memory."""
-        self.current = self.sink = self.note_response = self.cached = self._route = None
+        self.current = self.sink = self.note_response = self.cached = self._route = self._observed = None
         self._routes.clear()
         self._cached.clear()
 
@@ -388,7 +336,8 @@ class ConnectionRequests:
                 client.seen = partial(
                     self._node.authorizer.allowed, context, Operation.DESCRIBE, ResourceType.TOPIC, log_denied=False
                 )
-            known = ConnectionRoute(route, context, self._cached, caches=self._dispatcher.caches)
+            caches = self._dispatcher.caches and route.api.key in CACHES
+            known = ConnectionRoute(route, context, RepeatedRequests(route, context, self._cached) if caches else None)
             if len(self._routes) >= _MAX_CONNECTION_ROUTES:
                 self._routes.clear()
             if len(route.client_bytes) <= _LONG_CLIENT_ID:
@@ -451,16 +400,16 @@ class Dispatcher:
         self.intercept_point = InterceptPoint(intercept) if intercept_point is None else intercept_point
         self.caches = caches
         self._observer = observer
+        self._repeats: dict[int, Repeats] = {} if observer is None else observer.repeats
+        if observer is not None and observer.times_each:
+            self.intercept_point.time_each()
         self._routes: BoundedNames[bytes, Route] = BoundedNames(_MAX_ROUTES, _MAX_ROUTES_BYTES)
 
     def open(self, channel: Channel, sink: Sink) -> Any:
         """The requests of a new connection."""
-        if self._observer is None:
-            return self._open(channel, sink)
-        return ObservedRequests(partial(self._open, channel), sink, self._observer, self.node.clock.machine)
-
-    def _open(self, channel: Channel, sink: Sink) -> Any:
         requests = ConnectionRequests(self, channel, sink)
+        if self._observer is not None:
+            requests.observed_by(self._observer, self.node.clock.machine)
         return requests if self.node.quotas is None else self.throttled(requests, sink)
 
     def throttled(self, requests: ConnectionRequests, sink: Any) -> Any:
@@ -476,6 +425,7 @@ class Dispatcher:
         """The shared `Route` of one kind of request."""
         route = self._routes.get(head + client_bytes)
         if route is None:
-            route = Route(key, version, head, client_bytes, client_id)
+            repeats = self._repeats.setdefault(key, Repeats())
+            route = Route(key, version, head, client_bytes, client_id, repeats)
             self._routes.keep(head + client_bytes, route, len(client_bytes))
         return route

@@ -49,13 +49,55 @@ class Intercept:
 NO_INTERCEPT: Final = Intercept(lambda _, __, exchange, run: run(exchange), wants=lambda _: False)
 
 
-class InterceptPoint:
-    """The place where the requests of one node meet an interceptor. `intercept`: the present interceptor, or None."""
+TIMED_AMONG: Final = 20
+"""Among so many repeated requests, one of each API is timed."""
 
-    __slots__ = ("intercept",)
+
+class InterceptPoint:
+    """The place where the requests of one node meet an interceptor, and where repeated requests are timed.
+
+    `intercept`: the present interceptor, or None. `is_watched`: whether a repeated request is looked at: most are not.
+    """
+
+    __slots__ = ("_left", "_timed", "intercept", "is_watched", "times_each")
 
     def __init__(self, intercept: Intercept = NO_INTERCEPT) -> None:
-        self.intercept: Intercept | None = None if intercept is NO_INTERCEPT else intercept
+        self.times_each = False
+        """Whether each repeated request is timed, as tests want it."""
+        self._left = 0
+        self._timed: set[int] = set()
+        self.use(intercept)
+
+    def use(self, intercept: Intercept | None) -> None:
+        """Use this interceptor from now on. None means that no request meets an interceptor."""
+        self.intercept = None if intercept is NO_INTERCEPT else intercept
+        self._settle()
+
+    def time_each(self) -> None:
+        """Let each repeated request be timed."""
+        self.times_each = True
+        self._settle()
+
+    def time_some(self) -> None:
+        """Let one repeated request of each API be timed, among the next `TIMED_AMONG`."""
+        self._left = TIMED_AMONG
+        self._timed.clear()
+        self._settle()
+
+    def must_time(self, api_key: int) -> bool:
+        """Whether this repeated request is timed."""
+        if self.times_each:
+            return True
+        if self._left:
+            self._left -= 1
+            self._settle()
+            if api_key not in self._timed:
+                self._timed.add(api_key)
+                return True
+        return False
+
+    def _settle(self) -> None:
+        self.is_watched = self.intercept is not None or self.times_each or self._left > 0
 
 
 MANY_ROWS: Final = 1_000
@@ -89,6 +131,9 @@ class RequestingConnection(Protocol):
         """See `dispatch.ConnectionRequests`."""
 
     def not_awaited(self, route: Route) -> None:
+        """See `dispatch.ConnectionRequests`."""
+
+    def not_repeated(self, route: Route) -> None:
         """See `dispatch.ConnectionRequests`."""
 
 

@@ -68,8 +68,8 @@ class Requests(Protocol):
 class Layer:
     """A layer between a connection and its requests: `Requests` for the connection, and `Sink` for the requests.
 
-    The layers are the observer (`api.observer`), the counting for quotas (`api.throttled`), and the gate before
-    authentication (`net.authentication_gate`). This base class passes all calls on.
+    The layers are the counting for quotas (`api.throttled`), and the gate before authentication
+    (`net.authentication_gate`). This base class passes all calls on.
     """
 
     __slots__ = ("_requests", "sink")
@@ -89,6 +89,10 @@ class Layer:
     def closed(self) -> None:
         """See `Requests`."""
         self._requests.closed()
+
+    def answers_to(self, sink: Any) -> None:
+        """Give all further answers to another sink."""
+        self.sink = sink
 
     def wrapped(self, wrap: Wrap) -> Any:
         """See `Requests`."""

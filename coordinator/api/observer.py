@@ -1,14 +1,16 @@
-"""An observer gets each answered request, also cached requests. Only the requests of an observed connection are
-wrapped: without an observer nothing is measured or counted.
+"""An observer gets each answered request. Repeated requests, which cached requests answer, are only counted
+(`registry.Repeats`), and some of them are timed. Without an observer nothing is measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol
 
-from muster.coordinator.api.layers import Answer, Layer, Sink
+from muster.coordinator.api.cached_requests import NOT_CACHED, CachedRequest
+from muster.coordinator.api.layers import Answer, CloseConnection
+from muster.coordinator.api.registry import Repeats
 from muster.coordinator.system.clock import Clock
 from muster.protocol.api import ApiKey
 from muster.protocol.message import Message
@@ -23,111 +25,126 @@ class AnsweredRequest(NamedTuple):
     api_version: int
     error_counts: Mapping[int, int]
     """How often each error code, also 0 (no error), is in the answer. Empty for a request without an answer."""
-    request_bytes: int
-    """The size of header and body in bytes, without the size field."""
-    response_bytes: int
-    """The size of the whole frame in bytes; 0 for a request without an answer."""
     began_us: int
     """When the request's handling began, after earlier requests of the connection. All three times are monotonic."""
     handled_us: int
     """When the handler returned. Later the request waited for other members, for the disk, or for a time."""
     answered_us: int
     """When the answer was handed to the connection."""
-    throttle_ms: int = 0
     stands_for: int = 1
-    """How many requests it stands for: itself, and repeated ones that `RequestObserver.repeats` has counted."""
-
-
-UNTIMED: Final = 15
-"""How many repeated requests of a connection are only counted before one is timed, if the observer allows it."""
+    """How many requests it stands for: itself, and earlier ones that were only counted."""
 
 
 class RequestObserver(Protocol):
     """Gets the answered requests. An observer must be quick and must not fail."""
 
-    @property
-    def repeats(self) -> list[int] | None:
-        """The number of repeated requests without error that were only counted, by API key, to be added to.
+    times_each: bool
+    """Whether it gets each repeated request, too. Otherwise `InterceptPoint.time_some` says how often it gets one."""
 
-        None: `observe` gets each request.
-        """
+    @property
+    def repeats(self) -> dict[int, Repeats]:
+        """The repeated requests, by API key. The dispatchers add rows, and cached requests count."""
 
     def observe(self, request: AnsweredRequest) -> None:
         """Take an answered request."""
 
 
-_new: Final = tuple.__new__
-"""Makes the tuple without the function of the class, which is written in Python."""
-
-
-class ObservedRequests(Layer):
-    """The requests of an observed connection, and the sink of their answers."""
+class ObservedRequests:
+    """The observation of one connection's requests. It is the sink of the present request while this is observed."""
 
     __slots__ = (
-        "_api", "_began_us", "_count", "_error_counts", "_handled_us", "_left", "_mono_us", "_observe", "_repeats",
-        "_request_bytes",
+        "_api", "_began_us", "_cached", "_error_counts", "_handled_us", "_mono_us", "_observe", "_requests", "sink",
     )  # fmt: skip
 
-    def __init__(
-        self, open_requests: Callable[[Sink], Any], sink: Sink, observer: RequestObserver, clock: Clock
-    ) -> None:
-        """`open_requests(sink)` opens the observed `dispatch.ConnectionRequests`."""
-        super().__init__(sink, open_requests)
+    def __init__(self, requests: Any, observer: RequestObserver, clock: Clock) -> None:
+        """`requests`: the `dispatch.ConnectionRequests`."""
+        self._requests = requests
         self._observe = observer.observe
-        self._repeats = observer.repeats
         self._mono_us = clock.mono_us
-        self._left = 0
-        """How many repeated requests are only counted from now on."""
-        self._count = 1
-        """How many requests the next timed one stands for."""
-        self._requests.note_response = self._note_response
+        self.sink: Any = requests.sink
+        """The sink behind this object."""
+        requests.note_response = self._note_response
         self._api = 0, 0
-        self._request_bytes = self._began_us = self._handled_us = 0
+        self._began_us = self._handled_us = 0
         self._error_counts: Mapping[int, int] | None = None
+        self._cached: CachedRequest | None = None
+        """What handles the present request, if this is a repeated one."""
 
-    def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Handle a request: see `dispatch.ConnectionRequests`."""
-        self._began_us, self._handled_us = self._mono_us(), 0
-        self._request_bytes, self._error_counts = end - start, None
-        if end - start >= 4:
-            self._api = _key_and_version(data, start)
+    def begin(self, data: bytes, start: int, end: int) -> None:
+        """Begin to observe a request that is not repeated."""
+        self._begin(_key_and_version(data, start) if end - start >= 4 else self._api)
+
+    def begin_late(self, key: int, version: int) -> None:
+        """Observe a request that was handled as a repeated one, and turned out not to be one."""
+        if self._requests.sink is not self:
+            self._begin((key, version))
+            self._handled_us = self._began_us
+        self._cached = None
+
+    def _begin(self, api: tuple[int, int]) -> None:
         requests = self._requests
-        answer: Answer | None = requests.handle(data, start, end)
+        if requests.sink is not self:
+            self.sink, requests.sink = requests.sink, self
+        self._api, self._error_counts, self._cached = api, None, None
+        self._began_us, self._handled_us = self._mono_us(), 0
+
+    def handled(self, answer: Answer | None) -> None:
+        """The handler has returned, with its answer. None: the answer follows, or was given."""
         if answer is None:
             self._handled_us = self._mono_us()
-            return None
-        repeats = self._repeats
-        if repeats is None or requests.cached is None or self._error_counts is not None:
-            self._report(answer)
-        elif self._left:
-            self._left -= 1
-            repeats[self._api[0]] += 1
         else:
-            self._report(answer, self._count)
-            self._left, self._count = UNTIMED, UNTIMED + 1
+            self._end(has_answer=True)
+
+    def timed(self, cached: CachedRequest, data: bytes, start: int) -> Answer | None:
+        """Handle a repeated request, and measure its durations."""
+        requests, route = self._requests, cached.route
+        self._begin((route.api.key, route.version))
+        self._cached = cached
+        answer = cached.handle(data, start, requests)
+        if answer is NOT_CACHED:
+            requests.sink = self.sink
+        else:
+            self.handled(answer)
         return answer
 
-    def answer(self, answer: Answer | None) -> None:
-        """Observe the present request, and hand its answer to the connection."""
-        self._report(answer)
-        self.sink.answer(answer)
+    def _end(self, *, has_answer: bool) -> None:
+        answered_us, counts, cached, stands_for = self._mono_us(), self._error_counts, self._cached, 1
+        self._requests.sink = self.sink
+        if cached is not None:
+            repeats = cached.route.repeats
+            counts, stands_for = cached.error_counts, repeats.count - repeats.timed
+            repeats.timed = repeats.count
+        key, version = self._api
+        handled_us = self._handled_us or answered_us
+        counts = counts or {} if has_answer else {}
+        self._observe(AnsweredRequest(key, version, counts, self._began_us, handled_us, answered_us, stands_for))
 
     def _note_response(self, response: Message | None) -> None:
-        self._error_counts = {} if response is None else error_counts(self._api[0], response)
+        if response is not None:
+            self._error_counts = error_counts(self._api[0], response)
 
-    def _report(self, answer: Answer | None, count: int = 1) -> None:
-        answered_us = self._mono_us()
-        counts, cached = self._error_counts, self._requests.cached
-        if counts is None and cached is not None:
-            counts = cached.error_counts  # no response was encoded
-        size = 0 if answer is None else len(answer) if isinstance(answer, bytes) else sum(map(len, answer))
-        handled_us = self._handled_us or answered_us
-        key, version = self._api
-        throttle_ms = getattr(self._requests, "throttle_ms", 0)
-        self._observe(_new(AnsweredRequest, (
-            key, version, counts or {}, self._request_bytes, size, self._began_us, handled_us, answered_us, throttle_ms,
-            count,
-        )))  # fmt: skip
+    # ---- the calls of the requests
+
+    def answer(self, answer: Answer | None) -> None:
+        """Observe the present request, and hand its answer on."""
+        self._end(has_answer=answer is not None)
+        self.sink.answer(answer)
+
+    def part(self, data: bytes) -> None:
+        """See `layers.Sink`."""
+        self.sink.part(data)
+
+    def fail(self, reason: CloseConnection) -> None:
+        """See `layers.Sink`."""
+        self.sink.fail(reason)
+
+    def mute(self, throttle_ms: int) -> None:
+        """See `layers.Sink`."""
+        self.sink.mute(throttle_ms)
+
+    def request_decoded(self) -> None:
+        """See `layers.Sink`."""
+        self.sink.request_decoded()
 
 
 def error_counts(api_key: int, response: Any) -> dict[int, int]:

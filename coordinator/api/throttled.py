@@ -51,7 +51,7 @@ class ThrottledRequests(Layer):
         self._waits_ms = 0, 0
         """How many ms the client has to wait because of a change of topics, and since when."""
         self._sensors: dict[tuple[int, str], tuple[int, Sensor]] = {}
-        requests.sink = self
+        requests.answers_to(self)
         channel.throttle = self
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
@@ -86,20 +86,6 @@ class ThrottledRequests(Layer):
     def wrapped(self, _: Callable[[Any, Any], Any]) -> Any:
         """Return this object, which already wraps the requests."""
         return self
-
-    @property
-    def cached(self) -> Any:
-        """See `dispatch.ConnectionRequests`."""
-        return self._requests.cached
-
-    @property
-    def note_response(self) -> Any:
-        """See `dispatch.ConnectionRequests`."""
-        return self._requests.note_response
-
-    @note_response.setter
-    def note_response(self, note: Any) -> None:
-        self._requests.note_response = note
 
     def answer(self, answer: Answer | None) -> None:
         """Count the present request, and send its answer with the throttle time."""

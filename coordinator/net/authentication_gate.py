@@ -34,9 +34,10 @@ MAX_AUTHENTICATION_MS: Final = 30_000
 
 
 class RequestsWithSink(Requests, Protocol):
-    """The requests behind the gate (`api.dispatch`). `sink`: where the answers go."""
+    """The requests behind the gate (`api.dispatch`)."""
 
-    sink: Sink
+    def answers_to(self, sink: Sink) -> None:
+        """Give all further answers to another sink."""
 
     def wrapped(self, wrap: Wrap) -> RequestsWithSink:
         """See `Requests`."""
@@ -96,7 +97,7 @@ class AuthenticationGate(Layer):
 
     def _complete(self, requests: RequestsWithSink) -> None:
         self._stop_timer()
-        requests.sink = self._connection
+        requests.answers_to(self._connection)
         self._connection.authenticated(requests)
         authentication, clock = self._authentication, self._clock
         has_tokens = authentication.sasl is not None and authentication.sasl.has_tokens

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from muster.coordinator.api.observer import AnsweredRequest
+from muster.coordinator.api.registry import Repeats
 from muster.coordinator.groups.common import events as kinds
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.server.exposition import COUNTER, GAUGE, HISTOGRAM, Histogram, Lines, Metric, single
@@ -26,8 +27,6 @@ SAMPLE_MS: Final = 100
 """How often the lateness of the event loop is measured."""
 SAMPLES: Final = 600
 COUNTED_AT_ONCE: Final = 1_000
-_KEYS: Final = 1_000
-"""The keys of all APIs are less."""
 HANDLER: Final = "handler"
 ANSWER: Final = "answer"
 """The phase after the handler: the request waits for members, for the disk or for a time."""
@@ -58,8 +57,9 @@ class ServerMetrics:
         self.server: Server | None = None
         self.groups = GroupFigures()
         self._requests: dict[int, _Requests] = {}
-        self.repeats = [0] * (_KEYS)
-        """See `RequestObserver`. The next timed request of their connection stands for them."""
+        self.times_each = False
+        self.repeats: dict[int, Repeats] = {}
+        """See `RequestObserver`. The next timed one stands for those before it."""
         self._errors: Counter[tuple[int, int]] = Counter()
         self._events: Counter[str] = Counter()
         self._subscribers: list[Callable[[Sequence[Event], Now], object]] = []
@@ -79,19 +79,17 @@ class ServerMetrics:
 
     def observe(self, request: AnsweredRequest) -> None:
         """Count an answered request."""
-        key, _, errors, _, _, began_us, handled_us, answered_us, _, count = request
+        key, _, errors, began_us, handled_us, answered_us, count = request
         of = self._requests.get(key)
         if of is None:
             of = self._requests[key] = _Requests()
         handler, took_us = of.handler, handled_us - began_us
         handler.by_bits[took_us.bit_length()] += count
         handler.sum_us += took_us * count
-        if count != 1:
-            self.repeats[key] -= count - 1
         if answered_us != handled_us:
             took_us = answered_us - handled_us
-            of.answer.by_bits[took_us.bit_length()] += 1
-            of.answer.sum_us += took_us
+            of.answer.by_bits[took_us.bit_length()] += count
+            of.answer.sum_us += took_us * count
         for code, rows in errors.items():
             if code:
                 self._errors[key, code] += rows
@@ -109,13 +107,16 @@ class ServerMetrics:
             take(events, now)
 
     def watch(self, clock: Clock) -> None:
-        """Measure how late the event loop is, until `end`."""
+        """Measure how late the event loop is, and let repeated requests be timed, until `end`."""
         due_ms = clock.mono_ms() + SAMPLE_MS
 
         def look() -> None:
             late_ms = max(clock.mono_ms() - due_ms, 0)
             self._late_ms.append(late_ms)
             self._late_in_all_ms += late_ms
+            if self.server is not None:
+                for point in self.server.intercept_points.values():
+                    point.time_some()
             self.watch(clock)
 
         self._timer = clock.call_at(due_ms, look)
@@ -143,7 +144,11 @@ class ServerMetrics:
 
     def _counted(self) -> Iterator[Metric]:
         by_api = {(_api_name(key),): of for key, of in sorted(self._requests.items())}
-        requests = {(_api_name(key),): of.handler.count + self.repeats[key] for key, of in self._requests.items()}
+        requests = {(_api_name(key),): of.handler.count for key, of in self._requests.items()}
+        for key, repeats in self.repeats.items():
+            if repeats.count:
+                name = (_api_name(key),)
+                requests[name] = requests.get(name, 0) + repeats.count - repeats.timed
         yield Metric("muster_requests_total", COUNTER, "Requests that were answered.", requests, ("api",))
         seconds = {name: (of.handler.sum_us + of.answer.sum_us) / 1e6 for name, of in by_api.items()}
         about = (

@@ -362,7 +362,7 @@ class TestIntercept:
         connection = Connection(dispatcher=dispatcher)
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
         seen[-1][2](HeartbeatResponse())
-        point.intercept = Intercept(lambda _, request, exchange, run: taken.append((request, exchange, run)))
+        point.use(Intercept(lambda _, request, exchange, run: taken.append((request, exchange, run))))
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("taken"))
         assert len(seen) == 1
         request, exchange, run = taken[0]
@@ -397,9 +397,9 @@ class TestIntercept:
             assert peer.ask(HEARTBEAT, 4, beat).error_code == 0
         assert peer.met
         errors = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
-        peer.dispatcher.intercept_point.intercept = Intercept(lambda _, __, exchange, ___: exchange(errors))
+        peer.dispatcher.intercept_point.use(Intercept(lambda _, __, exchange, ___: exchange(errors)))
         assert peer.ask(HEARTBEAT, 4, beat).error_code == ErrorCode.NOT_COORDINATOR
-        peer.dispatcher.intercept_point.intercept = None
+        peer.dispatcher.intercept_point.use(None)
         assert peer.ask(HEARTBEAT, 4, beat).error_code == 0
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api import registry
-from muster.coordinator.api.observer import UNTIMED, AnsweredRequest, error_counts
+from muster.coordinator.api.exchange import TIMED_AMONG
+from muster.coordinator.api.observer import AnsweredRequest, error_counts
+from muster.coordinator.api.registry import Repeats
 from muster.coordinator.server.metrics import ServerMetrics
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
@@ -36,7 +38,8 @@ class RecordingObserver:
 
     def __init__(self) -> None:
         self.all: list[AnsweredRequest] = []
-        self.repeats: list[int] | None = None
+        self.times_each = True
+        self.repeats: dict[int, Repeats] = {}
 
     def observe(self, request: AnsweredRequest) -> None:
         self.all.append(request)
@@ -54,18 +57,19 @@ def test_the_observer_gets_each_request_also_cached_ones() -> None:
     for number in range(4):
         assert peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member)).error_code == 0
         peer.ask(COMMIT, 9, commit(("t1", 0, number), ("t2", 1, number), member=member, generation=1))
-    assert peer.requests._requests.cached.was_repeated
+    assert peer.requests.cached.was_repeated
+    assert {key: repeats.count for key, repeats in peer.dispatcher._repeats.items()} == {
+        11: 0,
+        14: 0,
+        HEARTBEAT: 2,
+        COMMIT: 2,
+    }
     beats, commits = observed[::2], observed[1::2]
     assert len(observed) == len(peer.answers) - 2 == 8
-    for one, answer in zip(observed, peer.answers[2:], strict=True):
-        assert one.response_bytes == len(answer)
     assert beats == beats[:1] * 4, "the observer gets the same of a request, cached or not"
     assert commits == commits[:1] * 4
     assert (beats[0].api_key, beats[0].api_version, beats[0].error_counts) == (HEARTBEAT, 4, {0: 1})
     assert (commits[0].api_key, commits[0].api_version, commits[0].error_counts) == (COMMIT, 9, {0: 2})
-    data = frames.request_frame(api(HEARTBEAT), 4, 1, HeartbeatRequest("g", 1, member), "me")
-    assert beats[0].request_bytes == len(data) - 4
-    assert beats[0].throttle_ms == 0
 
 
 def test_the_observer_gets_errors_by_code() -> None:
@@ -120,7 +124,6 @@ def test_the_observer_gets_the_asked_version_of_api_versions() -> None:
     data = data[:6] + (99).to_bytes(2, "big") + data[8:]
     peer.requests.handle(data, 4, len(data))
     assert [(one.api_key, one.api_version, one.error_counts) for one in observed] == [(18, 99, {35: 1})]
-    assert observed[0].response_bytes == len(peer.answers[-1])
 
 
 def test_the_observer_gets_what_an_interceptor_has_changed() -> None:
@@ -139,7 +142,7 @@ def test_the_observer_gets_a_request_without_an_answer_when_it_is_done(monkeypat
     monkeypatch.setitem(registry._loaded, HEARTBEAT, lambda node, context, request, respond: respond(None))
     observed = RecordingObserver()
     Peer(observer=observed).requests.handle(frame := request_frame(), 4, len(frame))
-    assert [(one.error_counts, one.response_bytes) for one in observed.all] == [({}, 0)]
+    assert [one.error_counts for one in observed.all] == [{}]
 
 
 def request_frame() -> bytes:
@@ -179,16 +182,64 @@ def test_the_observer_gets_every_request_over_tcp_once() -> None:
     asyncio.run(main())
 
 
-def test_of_repeated_requests_one_of_sixteen_is_timed_and_all_are_counted() -> None:
+def test_of_repeated_requests_some_are_timed_and_all_are_counted() -> None:
     metrics = ServerMetrics()
     peer = Peer(observer=metrics)
     member = peer.member()
+    timed = []
     for number in range(1, 101):
+        if number in (40, 80):
+            peer.dispatcher.intercept_point.time_some()
         assert peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member)).error_code == 0
-        requests = next(iter(metrics._counted()))
-        assert requests.samples["Heartbeat",] == number
-    timed = metrics._requests[HEARTBEAT].handler
-    assert timed.count <= 100 < timed.count + UNTIMED + 1
+        peer.ask(COMMIT, 9, commit(("t1", 0, number), member=member, generation=1))
+        assert requests_of(metrics) == {"JoinGroup": 1, "SyncGroup": 1, "Heartbeat": number, "OffsetCommit": number}
+        timed.append(metrics._requests[HEARTBEAT].handler.count)
+        assert peer.dispatcher.intercept_point.is_watched == (0 <= number % 40 < TIMED_AMONG // 2 - 1 and number >= 40)
+    assert [number + 1 for number in range(1, 100) if timed[number] != timed[number - 1]] == [2, 40, 80]
+    assert timed[-1] == 80, "one that is timed stands for those before it"
+
+
+def requests_of(metrics: ServerMetrics) -> dict[str, float]:
+    return {name: count for (name,), count in next(iter(metrics._counted())).samples.items()}
+
+
+def test_requests_that_only_begin_as_repeated_ones_are_counted_with_their_errors() -> None:
+    metrics = ServerMetrics()
+    peer = Peer(observer=metrics)
+    member = peer.member()
+    for number in range(4):
+        peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member))
+        peer.ask(COMMIT, 9, commit(("t1", 0, number), member=member, generation=1))
     peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, "nobody"))
-    assert next(iter(metrics._counted())).samples["Heartbeat",] == 101
-    assert metrics._errors[HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID] == 1
+    assert metrics._errors == {(HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID): 1}
+    peer.log.fail = OSError(28, "No space left on device")
+    peer.ask(COMMIT, 9, commit(("t1", 0, 9), member=member, generation=1))
+    assert metrics._errors[COMMIT, peer.read(COMMIT, 9).topics[0].partitions[0].error_code] == 1
+    counts = requests_of(metrics)
+    assert (counts["Heartbeat"], counts["OffsetCommit"]) == (5, 5)
+    peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, "nobody"))
+    assert requests_of(metrics)["Heartbeat"] == 6
+
+
+def test_a_heartbeat_that_waits_for_the_disk_is_observed_until_its_answer() -> None:
+    metrics = ServerMetrics()
+    peer = Peer(observer=metrics)
+    member = peer.member()
+    other = commit(("t1", 0, 1), member=member, generation=1)
+    for _ in range(4):
+        peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member))
+    peer.log.sync = True
+    peer.connect()
+    for _ in range(3):
+        peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member))
+    waiting = peer.requests
+    peer.connect()
+    assert peer.ask(COMMIT, 9, other) is None
+    peer.requests = waiting
+    before = requests_of(metrics)
+    assert peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member)) is None
+    peer.clock.advance(7)
+    assert requests_of(metrics) == before
+    peer.log.synced()
+    assert requests_of(metrics)["Heartbeat"] == before["Heartbeat"] + 1
+    assert metrics._requests[HEARTBEAT].answer.sum_us == 7_000

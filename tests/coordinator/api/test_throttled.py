@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.observer import AnsweredRequest
-from muster.coordinator.api.registry import SERVED
+from muster.coordinator.api.registry import SERVED, Repeats
 from muster.coordinator.api.throttled import ThrottledRequests, with_throttle_time
 from muster.coordinator.log import batches
 from muster.coordinator.net.authentication_gate import ReauthenticationTimer
@@ -275,20 +275,23 @@ async def test_quotas_apply_from_the_start_and_can_be_removed(tmp_path: Any) -> 
 
 
 class RecordingObserver(list[AnsweredRequest]):
-    repeats = None
+    times_each = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.repeats: dict[int, Repeats] = {}
 
     def observe(self, request: AnsweredRequest) -> None:
         self.append(request)
 
 
-async def test_the_observer_gets_the_throttle_time() -> None:
+async def test_the_observer_gets_a_request_whose_answer_is_throttled_also_after_the_first_quota() -> None:
     observed = RecordingObserver()
-    async with limited(("producer_byte_rate", 1_000.0), observer=observed) as (server, client):
-        await client.ask(produce(30_000), 9)
-        assert observed[-1].throttle_ms > 0
-        async with connected(server, "c") as another:
-            assert (await another.ask(produce(10), 9)).throttle_time_ms > 0
-        assert observed[-1].throttle_ms > 0
+    async with running(topics=["t:1"], observer=observed) as server, connected(server, "c") as client:
+        await client.ask(MetadataRequest([]))
+        await limit(server, CLIENT, ("producer_byte_rate", 1_000.0))
+        assert (await client.ask(produce(30_000), 9)).throttle_time_ms > 0
+        assert [one.api_key for one in observed] == [3, 49, 0]
 
 
 async def test_a_muted_connection_that_ends_leaves_nothing_behind() -> None:

@@ -10,7 +10,6 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.layers import CloseConnection
-from muster.coordinator.api.observer import AnsweredRequest, ObservedRequests
 from muster.coordinator.net.authentication_gate import MAX_AUTHENTICATION_MS, MAX_REQUESTS, AuthenticationGate
 from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Shared
 from muster.coordinator.net.limits import Limits
@@ -41,10 +40,12 @@ class Dispatcher:
         self.sink = sink
         self.context = RequestContext(channel, Client("c", "/h"), 0, 0)
         self.is_reading = False
-        self.cached = self.note_response = None
         self.seen: list[int] = []
         self.judge: Callable[[], None] | None = None
         self.ended = 0
+
+    def answers_to(self, sink: Any) -> None:
+        self.sink = sink
 
     def handle(self, data: bytes, start: int, end: int) -> bytes | None:
         key, content = int.from_bytes(data[start : start + 2], "big"), data[start + 4 : end]
@@ -86,9 +87,8 @@ class Dispatcher:
 
 
 class GateHarness:
-    def __init__(self, *, is_observed: bool = False) -> None:
+    def __init__(self) -> None:
         self.made: list[Dispatcher] = []
-        self.observed: list[int] | None = [] if is_observed else None
         self.channel = Channel("SASL", Endpoint("h", 1), "10.0.0.9:5", "/10.0.0.9", Authentication())
         self.clock = ManualClock(0)
         self.limits = Limits(NetSettings(), self.clock)
@@ -100,20 +100,9 @@ class GateHarness:
     def gate(self, channel: Channel, connection: Connection) -> AuthenticationGate:
         return AuthenticationGate(channel, connection, self.open_requests, self.clock)
 
-    def open_requests(self, channel: Channel, sink: Any) -> Any:
-        if self.observed is not None:
-            return ObservedRequests(lambda sink: self.dispatch(channel, sink), sink, self, self.limits.clock)
-        return self.dispatch(channel, sink)
-
-    def dispatch(self, channel: Channel, sink: Any) -> Dispatcher:
+    def open_requests(self, channel: Channel, sink: Any) -> Dispatcher:
         self.made.append(Dispatcher(channel, sink))
         return self.made[-1]
-
-    repeats = None
-
-    def observe(self, request: AnsweredRequest) -> None:
-        assert self.observed is not None
-        self.observed.append(request.api_key)
 
     def receive(self, *requests: bytes) -> None:
         self.connection.data_received(b"".join(requests))
@@ -149,20 +138,6 @@ async def test_after_authentication_requests_pass_without_the_gate(harness: Gate
     harness.receive(HEARTBEAT)
     harness.receive(large)
     assert harness.sent == b"".join([*steps, HEARTBEAT, large])
-
-
-async def test_the_observer_gets_requests_during_and_after_authentication() -> None:
-    harness = GateHarness(is_observed=True)
-    late = request(ApiKey.HEARTBEAT, b"sink")
-    harness.receive(VERSIONS, CHOICE, token(b"late secret"), HEARTBEAT, late)
-    assert harness.dispatcher.judge is not None
-    harness.dispatcher.judge()
-    await turn()
-    assert harness.sent == VERSIONS + CHOICE + token(b"late secret") + HEARTBEAT + late
-    assert harness.observed == [
-        ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.HEARTBEAT, ApiKey.HEARTBEAT
-    ]  # fmt: skip
-    assert isinstance(harness.connection._requests, ObservedRequests)
 
 
 async def test_requests_sent_with_the_last_token_are_handled_after_it(harness: GateHarness) -> None:

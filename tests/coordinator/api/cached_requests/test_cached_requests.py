@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from muster.coordinator.api.cached_requests import CACHES, MAX_BYTES, MAX_CACHED, MAX_ROWS, CachedCommit
+from muster.coordinator.api.cached_commits import MAX_ROWS, CachedCommit
+from muster.coordinator.api.cached_requests import MAX_BYTES, MAX_CACHED
+from muster.coordinator.api.repeated_requests import CACHES
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
@@ -224,7 +226,7 @@ def test_a_fault_in_a_cached_request_closes_the_connection(monkeypatch: pytest.M
     def fail(*_: object) -> None:
         raise LookupError("a bug")
 
-    monkeypatch.setattr("muster.coordinator.api.cached_requests.commit_prepared", fail)
+    monkeypatch.setattr("muster.coordinator.api.cached_commits.commit_prepared", fail)
     with capture_logs() as logs:
         assert peer.ask(COMMIT, 9, commit(("t1", 0, 9))) is None
     assert [line["event"] for line in logs] == ["a handler failed"]
@@ -307,12 +309,12 @@ def test_few_requests_of_a_connection_are_kept_however_many_members_it_has() -> 
     peer = Peer()
     for number in range(1_000):
         peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, f"member-{number}"))
-    route = peer.requests._route
-    assert len(route._repeated) <= MAX_CACHED
+    repeated = peer.requests._route.repeated
+    assert len(repeated._repeated) <= MAX_CACHED
     assert len(peer.requests._cached.exact) <= MAX_CACHED
     for number in range(1, 11):
         peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, f"{number}" * 4_000))
-    assert sum(map(len, route._repeated)) <= MAX_BYTES
+    assert sum(map(len, repeated._repeated)) <= MAX_BYTES
 
 
 def test_a_cached_request_is_answered_once_and_not_after_the_connection_has_ended() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.api.cached_requests import Run, layout_of, runs_between
+from muster.coordinator.api.frame_layout import Run, layout_of, runs_between
 
 CODES = {12: "qi", 8: "q"}
 int64, int32 = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
