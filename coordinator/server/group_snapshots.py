@@ -132,13 +132,26 @@ class GroupNow:
         return _consumer(group, found, core.state.image, core.state.configs.of(self.group_id).session_timeout_ms)
 
     def committed(self) -> Iterator[tuple[str, int]]:
-        """The partitions with committed offsets."""
+        """The partitions with committed offsets, or with the start offsets of a share group."""
+        group = self._group
+        if isinstance(group, ShareGroup):
+            for topic, records in share_snapshots.topics_of(self._server, group):
+                yield from ((topic, index) for index, its in records if its.start_offset >= 0)
+            return
         for topic, rows in [*self._shard.committed(self.group_id).items()]:
             for partition in [*rows]:
                 yield topic, partition
 
     def offset(self, topic: str, partition: int) -> dict[str, Any]:
-        """The committed offset of a partition, the end of its log, and the lag; each may be None."""
+        """The committed offset of a partition, the end of its log, and the lag; each may be None. In a share group, the
+        offset is the start offset, and the lag counts records that are neither accepted nor archived.
+        """
+        if isinstance(self._group, ShareGroup):
+            its = share_snapshots.records_at(self._server, self.group_id, topic, partition)
+            found = (None, None, None) if its is None else (its.start_offset, its.end_offset, its.lag)
+            return dict(
+                zip(("topic", "partition", "offset", "end_offset", "lag"), (topic, partition, *found), strict=True)
+            )
         packed = {} if self._core is None else self._core.state.offsets.topics(self.group_id).get(topic, {})
         offset = position_of(packed[partition])[0] if partition in packed else None
         here = self._server.topics.open.partition(topic, partition)

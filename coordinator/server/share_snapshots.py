@@ -38,6 +38,13 @@ def _partitions(
             yield index, view
 
 
+def records_at(server: Server, group_id: str, name: str, index: int) -> RecordsView | None:
+    """The records of a share group in one partition. None: the group has not begun there, or the log is elsewhere."""
+    topic = server.topics.by_name.get(name)
+    found = None if topic is None else _records(server, StateKey(group_id, topic.topic_id, index), name)
+    return None if found is None or found.start_offset == UNKNOWN else found
+
+
 def led(server: Server, group_id: str) -> Iterator[LedSharePartition]:
     """The share partitions of a group that are loaded on any node of this process."""
     for node in server.nodes:
