@@ -144,7 +144,7 @@ class GroupNow:
 
     def offset(self, topic: str, partition: int) -> dict[str, Any]:
         """The committed offset of a partition, the end of its log, and the lag; each may be None. In a share group, the
-        offset is the start offset, and the lag counts records that are neither accepted nor archived.
+        offset is the start offset. Its lag counts records that are neither accepted nor archived.
         """
         if isinstance(self._group, ShareGroup):
             its = share_snapshots.records_at(self._server, self.group_id, topic, partition)
