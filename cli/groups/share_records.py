@@ -16,7 +16,7 @@ from muster.client.connection import RequestFailed
 from muster.client.fetch import first_record
 from muster.client.kafka_client import KafkaClient, Partition
 from muster.client.list_offsets import end_offsets
-from muster.coordinator.history.words import plural, seconds
+from muster.coordinator.history.words import MAX_NAMED, plural, seconds, short
 from muster.coordinator.share.figures import CONFIG, Figures, figures
 from muster.coordinator.share_state.persister import StateKey
 from muster.coordinator.share_state.state import States
@@ -183,7 +183,7 @@ def sentence(rows: Sequence[PartitionRecords], now_ms: int) -> str:
     lag, in_flight, retried = (_sum(one[place] for one in rows) for place in (4, 5, 6))
     parts = [
         "the lag is not known" if lag is None else f"lag {plural(lag, 'record')}",
-        "how many are in flight is not known" if in_flight is None else f"{in_flight} in flight",
+        "how many are in flight is not known" if in_flight is None else f"{in_flight} in flight{_holders(rows)}",
     ]
     if retried:
         parts.append(f"{retried} delivered before in vain")
@@ -192,6 +192,19 @@ def sentence(rows: Sequence[PartitionRecords], now_ms: int) -> str:
         place = f"offset {oldest.oldest_offset} of {oldest.topic}-{oldest.partition}"
         parts.append(f"the oldest unacknowledged record is {seconds(_age_ms(oldest, now_ms) or 0)} old ({place})")
     return ", ".join(parts)
+
+
+def _holders(rows: Iterable[PartitionRecords]) -> str:
+    """The members that hold most records, in brackets."""
+    found: dict[str, int] = {}
+    for row in rows:
+        for member, count in (row.held or {}).items():
+            found[member] = found.get(member, 0) + count
+    most = sorted(found.items(), key=lambda one: (-one[1], one[0]))
+    parts = [f"{count} with {short(member)}" for member, count in most[:MAX_NAMED]]
+    if len(most) > MAX_NAMED:
+        parts.append(f"the others with {len(most) - MAX_NAMED} more")
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _sum(numbers: Iterable[Any]) -> int | None:

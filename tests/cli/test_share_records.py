@@ -62,7 +62,9 @@ async def test_the_records_of_a_group_are_shown(capsys: Capture, monkeypatch: Pa
             assert (row["in_flight"], row["held"], row["retried"], row["oldest_offset"]) == (3, {"w": 3}, 2, 2)
             assert 2 * MINUTE_MS - 10 <= found["oldest_age_ms"] < 3 * MINUTE_MS
             lines = (await described(server, capsys)).splitlines()
-            summed = "lag 5 records, 3 in flight, 2 delivered before in vain, the oldest unacknowledged record is 2 min"
+            summed = (
+                "lag 5 records, 3 in flight (3 with w), 2 delivered before in vain, the oldest unacknowledged record"
+            )
             assert lines[-3].startswith(summed)
             assert lines[-2].split() == " ".join(share_records.HEAD).split()
             assert lines[-1].split()[:8] == ["t", "0", "0", "10", "5", "3", "2", "2"]
@@ -101,8 +103,14 @@ def test_what_is_not_known_is_said() -> None:
         "(offset 7 of t-1)"
     )
     assert as_json(rows, 3_000)["lag"] is None
+    many = [rows[1]._replace(in_flight=21, held={f"m{at}": at for at in range(1, 7)})]
+    assert "21 in flight (6 with m6, 5 with m5, 4 with m4, 3 with m3, 2 with m2, the others with 1 more)" in sentence(
+        many, 3_000
+    )
     assert [row[-1] for row in cells(rows, 3_000)] == [None, "2 s"]
-    assert sentence(rows[1:], 3_000).startswith("lag 2 records, 1 in flight, 1 delivered before in vain, the oldest")
+    assert sentence(rows[1:], 3_000).startswith(
+        "lag 2 records, 1 in flight (1 with w), 1 delivered before in vain, the oldest"
+    )
 
 
 async def test_watch_prints_what_happens_to_the_records_of_a_share_group(capsys: Capture, monkeypatch: Patch) -> None:

@@ -194,6 +194,6 @@ async def test_the_history_of_a_busy_queue_is_smaller_than_its_records() -> None
             reported = sum(one["records"] + one["left_out"] for one in events)
             written = history.log.size_bytes - before
         carried = records.log.size_bytes * delivered // 500
-        assert reported >= delivered // 2 - 20
+        assert reported >= delivered // 2
         assert len(events) <= 21 * (delivered // 100)
         assert written < carried / 3, (written, carried)

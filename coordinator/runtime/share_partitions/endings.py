@@ -1,7 +1,8 @@
 """Events about deliveries of a share group that ended otherwise than by an acceptance, for the group's history.
 
 A busy queue must not write more about its records than the records themselves. So each share partition reports at most
-`EVENTS_A_SECOND` events, and counts the records of the others.
+`EVENTS_A_SECOND` events, and counts the records of the others. After a second without an event, one more event has
+this count.
 """
 
 from __future__ import annotations
@@ -51,15 +52,54 @@ class Ending(NamedTuple):
         return next((one.member for one in self.holders if one.first <= offset <= one.last), None)
 
 
+class _Failed(NamedTuple):
+    """Records that were not accepted."""
+
+    group_id: str
+    place: tuple[str, int]
+    first: int
+    last: int
+    deliveries: int
+    cause: str
+    member: str | None
+    state: int
+
+    @property
+    def records(self) -> int:
+        """How many records these are."""
+        return self.last - self.first + 1
+
+    def event(self, left_out: int) -> Event:
+        """The event about these records. `left_out`: records before that were not reported."""
+        return Event(
+            DELIVERIES_FAILED,
+            self.group_id,
+            {
+                "topic": self.place[0],
+                "partition": self.place[1],
+                "first_offset": self.first,
+                "last_offset": self.last,
+                "records": self.records,
+                "deliveries": self.deliveries,
+                "cause": self.cause,
+                "member": self.member,
+                "state": STATES[self.state].lower(),
+                "left_out": left_out,
+            },
+        )
+
+
 class Endings:
     """Makes the events of one share partition."""
 
-    __slots__ = ("_began_ms", "_left_out", "_reported")
+    __slots__ = ("_began_ms", "_left_out", "_newest", "_reported")
 
     def __init__(self) -> None:
         self._began_ms = -SECOND_MS
         self._reported = 0
         self._left_out = 0
+        self._newest: _Failed | None = None
+        """The newest of the records that were left out."""
 
     def events(
         self, group_id: str, place: tuple[str, int], ending: Ending, change: Change, limit: int, now_ms: int
@@ -75,25 +115,22 @@ class Endings:
             is_gone = state == ARCHIVED and deliveries < limit and cause not in NEVER_GONE
             if state == ACKNOWLEDGED or is_gone:
                 continue
-            records = last - first + 1
+            failed = _Failed(group_id, place, first, last, deliveries, cause, ending.holder(first), state)
             if self._reported >= EVENTS_A_SECOND:
-                self._left_out += records
+                self._left_out += failed.records
+                self._newest = failed
                 continue
             self._reported += 1
-            left_out, self._left_out = self._left_out, 0
-            yield Event(
-                DELIVERIES_FAILED,
-                group_id,
-                {
-                    "topic": place[0],
-                    "partition": place[1],
-                    "first_offset": first,
-                    "last_offset": last,
-                    "records": records,
-                    "deliveries": deliveries,
-                    "cause": cause,
-                    "member": ending.holder(first),
-                    "state": STATES[state].lower(),
-                    "left_out": left_out,
-                },
-            )
+            left_out, self._left_out, self._newest = self._left_out, 0, None
+            yield failed.event(left_out)
+
+    @property
+    def rest_due_ms(self) -> int | None:
+        """The time at which `rest` is to be reported; None if no records were left out since the last event."""
+        return None if self._newest is None else self._began_ms + SECOND_MS
+
+    def rest(self) -> Event | None:
+        """The event about the newest records that were left out, which counts the others; None if there are none."""
+        newest, left_out = self._newest, self._left_out
+        self._newest, self._left_out = None, 0
+        return None if newest is None else newest.event(left_out - newest.records)

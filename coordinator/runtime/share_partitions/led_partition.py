@@ -89,9 +89,9 @@ class LedSharePartition:
     """See the module. `failure`: why the state could not be loaded. `is_read`: a fetch reads the log for it now."""
 
     __slots__ = (
-        "_changing", "_endings", "_gave_way", "_is_leaving", "_machine", "_state_epoch", "_timer", "_timer_ms",
-        "bytes_of_record", "config", "core", "failure", "is_active", "is_closed", "is_read", "key", "partition",
-        "read_offset", "waiting",
+        "_changing", "_endings", "_gave_way", "_is_leaving", "_machine", "_rest_timer", "_state_epoch", "_timer",
+        "_timer_ms", "bytes_of_record", "config", "core", "failure", "is_active", "is_closed", "is_read", "key",
+        "partition", "read_offset", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: StateKey, partition: Partition, config: ShareConfig, machine: Machine) -> None:
@@ -116,6 +116,7 @@ class LedSharePartition:
         self._gave_way = False
         self._is_leaving = False
         self._endings = Endings()
+        self._rest_timer: Timer | None = None
         self._changing = 0
         """How many changes are not durable yet."""
         partition.wait(self, self._log_changed)
@@ -299,12 +300,22 @@ class LedSharePartition:
             self._machine.ended(self.key, ending, change)
             for event in self._endings.events(self.key.group_id, place, ending, change, limit, now_ms):
                 self._machine.report(event)
+            due_ms = self._endings.rest_due_ms
+            if due_ms is not None and self._rest_timer is None:
+                self._rest_timer = self._machine.clock.call_at(due_ms, self._report_rest)
         done(refusal)
         if self.is_closed:
             return
         self._queue(letters)
         if moved or refusal is not None or any(row.state == AVAILABLE for row in change.rows):
             self.wake()
+
+    def _report_rest(self) -> None:
+        """Report the records whose failed deliveries were only counted until now."""
+        self._rest_timer = None
+        event = self._endings.rest()
+        if event is not None:
+            self._machine.report(event)
 
     def _queue(self, letters: Sequence[DeadLetter]) -> None:
         for letter in letters:
@@ -351,6 +362,9 @@ class LedSharePartition:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+            self._report_rest()
         self._machine.closed(self)
         self.wake()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from muster.coordinator.groups.common.events import DELIVERIES_FAILED
 from muster.coordinator.runtime.share_partitions.endings import EVENTS_A_SECOND, RELEASED, Ending, Endings
 from muster.coordinator.share.in_flight import ACKNOWLEDGED, AVAILABLE, Row
@@ -78,3 +80,26 @@ def test_a_busy_partition_counts_what_it_does_not_report() -> None:
     assert at(1_000) == [0] * EVENTS_A_SECOND
     assert at(1_500) == []
     assert at(2_000)[:2] == [50 - EVENTS_A_SECOND + 50, 0]
+    assert endings.rest_due_ms == 3_000
+    rest = endings.rest()
+    assert rest is not None
+    assert (rest.facts["first_offset"], rest.facts["left_out"]) == (98, 50 - EVENTS_A_SECOND - 1)
+    assert (endings.rest_due_ms, endings.rest()) == (None, None)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_after_a_burst_all_records_were_counted(closes: bool) -> None:
+    serving = begun()
+    serving.append("t", 40)
+    serving.fetch("a", 2, T)
+    serving.acknowledge("a", 3, {T: [(one, one, [1 + one % 2]) for one in range(50)]})
+    assert len(reported(serving)) == EVENTS_A_SECOND
+    if closes:
+        serving.share().close()
+    else:
+        serving.clock.advance(1_000)
+    (rest,) = serving.events
+    assert (rest.facts["first_offset"], rest.facts["records"]) == (49, 1)
+    assert rest.facts["left_out"] == 25 - EVENTS_A_SECOND - 1
+    serving.clock.advance(10_000)
+    assert len(serving.events) == 1
