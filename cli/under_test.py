@@ -134,6 +134,18 @@ def run_time(control: Control, options: argparse.Namespace) -> int:
 
 
 @with_control
+def run_share_group(control: Control, options: argparse.Namespace) -> int:
+    """Run a command about the records of a share group, and return the exit status."""
+    names = ("topic", "timeout_ms", "member", "partition", "offset", "last_offset")
+    body = {name: value for name in names if (value := getattr(options, name, None)) is not None}
+    wait_s = body.get("timeout_ms", 0) / 1000
+    answer = control.ask("POST", path("groups", options.group, options.verb), body, wait_s=wait_s)
+    if options.verb != "deliver-again":
+        show(answer, in_json=options.json)
+    return 0
+
+
+@with_control
 def run_group(control: Control, options: argparse.Namespace) -> int:
     """Run `muster groups …`, and return the exit status."""
     where = path("groups", options.group, options.verb)

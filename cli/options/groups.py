@@ -144,6 +144,22 @@ expire  under_test:run_group  end the session of a member under test
 remove  under_test:run_group  remove a member under test
     group GROUP
     member MEMBER  its member id, group.instance.id or client id
+wait-acknowledged  under_test:run_share_group  wait until a share group under test is done with a topic, or fail
+    group GROUP
+    topic TOPIC  each present record of it is accepted or archived
+    --timeout-ms MS  default: %(default)s
+expire-locks  under_test:run_share_group  end locks of records of a share group under test
+    group GROUP
+    --member MEMBER  only its records: member id or client id
+    --topic TOPIC  only records of this topic
+    --partition N  only of this partition
+    --offset N  only this record, or the first one
+    --last-offset N  the last record
+deliver-again  under_test:run_share_group  have a record of a share group under test delivered again
+    group GROUP
+    topic TOPIC
+    partition PARTITION
+    offset OFFSET
 """
 _WATCH: Final = """
 watch  groups.show_groups:run_watch  what happens from now on, as it happens
@@ -187,7 +203,8 @@ def add_groups(commands: Any) -> None:
     verbs = groups.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     own = {"last": number, "since": {"default": "1h"}, "log": {"type": Path}}
     add_commands(verbs, _GROUPS, own, parents=shared)
-    waits = {"members": number, "timeout_ms": {"type": int, "default": 30_000}}
+    numbers = ("members", "partition", "offset", "last_offset")
+    waits = {**dict.fromkeys(numbers, number), "timeout_ms": {"type": int, "default": 30_000}}
     add_commands(verbs, _UNDER_TEST, waits, parents=[options_of_control()])
     add_commands(verbs, _WATCH, parents=shared)
 

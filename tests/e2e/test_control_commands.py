@@ -83,6 +83,11 @@ def test_the_control_commands_change_faults_time_and_groups(one_node: tuple[str,
     assert (status, "muster groups wait-stable: group g: this was not true after 0.01 s" in said) == (1, True)
     assert "there is no group g" in muster("groups", "rebalance", "g", control=control)[2]
     assert "there is no member 'm'" in muster("groups", "expire", "g", "m", control=control)[2]
+    status, _, said = muster("groups", "wait-acknowledged", "g", "t", "--timeout-ms", "10", control=control)
+    assert (status, "muster groups wait-acknowledged: group g: this was not true" in said) == (1, True)
+    assert "nobody holds such records in group g" in muster("groups", "expire-locks", "g", control=control)[2]
+    status, _, said = muster("groups", "deliver-again", "g", "t", "0", "5", control=control)
+    assert (status, "no member of group g reads t-0 now" in said) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +107,7 @@ def test_the_control_commands_change_faults_time_and_groups(one_node: tuple[str,
         ("time run-until stable g --members -1", "members is -1; a whole number from 0 on was expected"),
         ("time run-until idle g", "condition is to be idle, or stable with a group"),
         ("groups wait-stable g --members -1", "members is -1; a whole number from 0 on was expected"),
+        ("groups expire-locks g --topic t --offset 3", "an offset is given without its partition"),
         ("groups wait-stable g --timeout-ms -1", "timeout_ms is -1; a whole number from 0 on was expected"),
     ],
 )
