@@ -27,6 +27,8 @@ class Together(NamedTuple):
     from_ms: int
     until_ms: int
     applications: tuple[Application, ...]
+    is_sure: bool = True
+    """Whether they were together for longer than a deploy overlaps."""
 
 
 def applications(members: Subscriptions) -> list[Application]:
@@ -43,15 +45,18 @@ def applications(members: Subscriptions) -> list[Application]:
     return [Application(tuple(sorted(topics)), tuple(dict.fromkeys(clients))) for topics, clients in parts]
 
 
-def together(generations: Iterable[tuple[int, int, Subscriptions]]) -> Together | None:
+def together(generations: Iterable[tuple[int, int, Subscriptions]], log_end_ms: int | None = None) -> Together | None:
     """The time in which two or more applications were in the group, or None.
 
     `generations`: start, end and members of each generation. A deploy that changes the topics of an application has
-    such generations too. So the time must be longer than a deploy overlaps.
+    such generations too. So the time must be longer than a deploy overlaps. At the end of the log, nobody knows yet how
+    long it will be.
     """
     mixed = [(start_ms, end_ms, some) for start_ms, end_ms, members in generations
              if len(some := applications(members)) > 1]  # fmt: skip
-    if sum(end_ms - start_ms for start_ms, end_ms, _ in mixed) <= limits.OVERLAP_MS:
+    together_ms = sum(end_ms - start_ms for start_ms, end_ms, _ in mixed)
+    is_sure = together_ms > limits.OVERLAP_MS
+    if not is_sure and (together_ms < limits.MIXED_MS or max(end_ms for _, end_ms, _ in mixed) != log_end_ms):
         return None
     *_, (_, until_ms, last) = sorted(mixed, key=lambda one: one[0])
-    return Together(min(one[0] for one in mixed), until_ms, tuple(last))
+    return Together(min(one[0] for one in mixed), until_ms, tuple(last), is_sure)

@@ -26,6 +26,7 @@ ZOMBIE: Final = "zombie"
 TOO_SLOW: Final = "too_slow"
 TWO_TOPICS: Final = "two_topics"
 SKIP: Final = "skip"
+BEHIND: Final = "behind"
 """The rules of trouble that commits show. SECOND_APPLICATION and ZOMBIE are also causes in the table `regressions`."""
 POISON: Final = "poison_record"
 NOT_DONE: Final = "record_not_done"
@@ -35,7 +36,7 @@ STUCK: Final = "stuck_worker"
 STARVED: Final = "starved_worker"
 OF_SHARES: Final = (POISON, NOT_DONE, ALL_FAIL, LOCK_TOO_SHORT, STUCK, STARVED)
 """The rules of trouble that the deliveries of share groups show."""
-OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE, TOO_SLOW, TWO_TOPICS, SKIP, *OF_SHARES)
+OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE, TOO_SLOW, TWO_TOPICS, SKIP, BEHIND, *OF_SHARES)
 """The rules of all trouble besides rebalances."""
 UNSTABLE: Final = "unstable"
 CLOCK: Final = "clock_went_back"
@@ -178,6 +179,8 @@ class Last(NamedTuple):
     """The client id of the member that committed it."""
     behind_ms: int | None = None
     """How long the next record had been there, unread, at the end of the log."""
+    since_ms: int | None = None
+    """Since when the next record had been there."""
 
 
 class Fall(NamedTuple):

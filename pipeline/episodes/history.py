@@ -216,7 +216,7 @@ class History:
         late_ms = (stay.end_ms or 0) - silence.until_ms
         if stay.start_ms > silence.from_ms or late_ms < limits.LATE_MS:
             return False
-        if one.came is not None and late_ms <= (stay.session_ms or EPOCH_SESSION_MS) + limits.MOMENT_MS:
+        if one.came is not None and stay.session_ms and abs(late_ms - stay.session_ms) <= limits.LATE_MS:
             return False
         late_ms = silence.until_ms + limits.BACK_MS + (stay.session_ms or EPOCH_SESSION_MS)
         ends = [one.end_ms for one in self.stays if one.start_ms <= silence.from_ms <= (one.end_ms or late_ms)]

@@ -105,7 +105,8 @@ def _stalls_now(some: Sequence[Stall], when: When) -> Claim:
         )  # fmt: skip
     else:
         at = f" at offset {number(one.offset)}" if len(places) == 1 and one.offset is not None else ""
-        text = f"{_places(some)} {'stands' if len(places) == 1 else 'stand'} still{at}{since}{behind}"
+        names = _places(some, with_offsets=len(places) > 1)
+        text = f"{names} {'stands' if len(places) == 1 else 'stand'} still{at}{since}{behind}"
         whose = f" (owner {owner})" if owner else ""
         look = f"look at {owner}, which owns {'it' if len(places) == 1 else 'them'}" if owner else None
         claim = claim._replace(text=f"{text}{whose}", advice=look)
@@ -156,9 +157,15 @@ def _named(some: Iterable[Stall]) -> tuple[str, ...]:
     return tuple(f"{topic}-{partition}" for topic, partition in sorted({one.place for one in some}))
 
 
-def _places(some: Sequence[Stall]) -> str:
-    """The names of the partitions, as in `orders-3 and orders-5`. If there are many, their number and some names."""
-    names = _named(some)
+def _places(some: Sequence[Stall], *, with_offsets: bool = False) -> str:
+    """The names of the partitions, as in `orders-3 and orders-5`. If there are many, their number and some names.
+
+    `with_offsets`: the names have the committed offsets, unless there are many.
+    """
+    names: Sequence[str] = _named(some)
+    if with_offsets and len(names) < _NAMED:
+        at = {one.name: f"{one.name} at offset {number(one.offset)}" for one in some if one.offset is not None}
+        names = [at.get(name, name) for name in names]
     if len(names) > _NAMED:
         return f"{plural(len(names), 'partition')} ({', '.join(names[: _NAMED - 1])} and others)"
     return " and ".join(names) if len(names) < _NAMED else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -301,8 +308,10 @@ def _two_topics(found: Together, when: When) -> Claim:
     whose = " and ".join(f"{one.clients[0]} reads {one.topics[0]}" for one in (first, second))
     since = when.between(found.from_ms, found.until_ms)
     text = f"members read different topics, as two applications do: {whose}{since}"
+    if not found.is_sure:
+        text = f"perhaps two applications in one group: {whose}{since}"
     who = tuple(name for one in found.applications for name in one.clients)
-    claim = Claim(TWO_TOPICS, text, who, found.from_ms, found.until_ms, LIKELY,
+    claim = Claim(TWO_TOPICS, text, who, found.from_ms, found.until_ms, LIKELY if found.is_sure else PERHAPS,
                   advice="give the applications different group ids: now each rebalance stops both")  # fmt: skip
     shown = f"members with {', '.join(first.topics)}, others with {', '.join(second.topics)}"
     return claim.proved_by([Evidence("generations", found.from_ms, shown)])

@@ -63,6 +63,8 @@ GOES_ON: Final = 3
 AGAIN_MS: Final = 60 * MINUTE
 """Trouble that ended longer than this before the end of the log is reported as over."""
 
+MIXED_MS: Final = 30 * SECOND
+"""At the end of the log, members that read different topics for this time are perhaps two applications."""
 TREND_STEPS: Final = 8
 """A trend of the lag needs at least this many steps of the table `progress`."""
 TREND_COMMITS: Final = 4

@@ -13,6 +13,7 @@ from muster.coordinator.groups.common import events
 from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.episodes import claims, model
 from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.behind import behind
 from muster.pipeline.episodes.claims import CERTAIN, LIKELY, PERHAPS, Claim, Evidence, Facts
 from muster.pipeline.episodes.contradictions import made, stalls_of
 from muster.pipeline.episodes.model import Episode
@@ -69,6 +70,8 @@ def verdict(episodes: Sequence[Episode], facts: Facts) -> Verdict:
     kind = worst[0].rule if worst else None
     if not worst:
         level, claim = _without_trouble([one for one in episodes if not _is_by_silence(one, facts)], facts, when)
+        if level == FINE and (lag := behind(facts, when)) is not None:
+            level, claim, kind = LOOK, lag, lag.rule
         worst = [claim]
     rest = sum(one.happenings for one in worst[_TROUBLES:])
     shown = [one.text for one in worst[:_TROUBLES]] + ([f"{rest} more"] if rest else [])

@@ -159,7 +159,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "first_offset": "the committed offset at the beginning and at the end",
         "last_offset": "the committed offset at the beginning and at the end",
         "lag": "records from last_offset to the end; null: not known, or the offset was deleted",
-        "lag_known": "false: the end is not known, so only REWIND was checked",
+        "lag_known": "false: the end is not known, so only REWIND and repeated commits were checked",
         "member_id": "the owner at the last commit",
         "client_id": "the owner at the last commit",
         "group_status": "the worst status of its partitions at the end of the log",

@@ -57,7 +57,9 @@ _MIXED: Final = pa.struct(
 _SKIP: Final = pa.struct(
     columns("topic string, partition int, at_ms long, from_offset long, to_offset long, client string")
 )
-_LAST: Final = pa.struct(columns("topic string, partition int, at_ms long, lag long, owner string, behind_ms long"))
+_LAST: Final = pa.struct(
+    columns("topic string, partition int, at_ms long, lag long, owner string, behind_ms long, since_ms long")
+)
 _BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, commits int"))
 _DELIVERY: Final = pa.struct(
     columns(
@@ -136,7 +138,8 @@ def episodes_and_verdicts(
             _row(skips, F.col("time_ms"), skip=_struct(_SKIP, at_ms=F.col("time_ms"), client=F.col("client_id")))
         )
     if lag is not None:
-        last = _struct(_LAST, at_ms=F.col("committed_ms"), owner=F.col("client_id"))
+        since_ms = F.col("end_ms") - F.col("behind_ms")
+        last = _struct(_LAST, at_ms=F.col("committed_ms"), owner=F.col("client_id"), since_ms=since_ms)
         rows = rows.unionByName(_row(lag, F.col("committed_ms"), last=last))
     if shares is not None:
         rows = rows.unionByName(_shares(shares))
@@ -323,7 +326,7 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]], part: Part) -> Iter
     facts = Facts(
         end_ms, about.get("first_ms"), stays, rebalances, stalled, back, steps, score=about.get("score"),
         lags=lags, silences=[(one.from_ms, one.until_ms) for one in silences], fall=went_back(rebalances),
-        deleted_ms=about.get("deleted_ms"), together=together(_generations(mixed, end_ms)), skips=skips,
+        deleted_ms=about.get("deleted_ms"), together=together(_generations(mixed, end_ms), end_ms), skips=skips,
         shares=Shares(sorted(deliveries, key=_in_order), partitions, share_steps, holds),
     )  # fmt: skip
     for one in found:

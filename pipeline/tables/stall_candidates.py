@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from muster.pipeline.episodes.thresholds import LONGEST_GAPS, SETTLE_MS, USUAL_GAPS
+from muster.pipeline.episodes.thresholds import SETTLE_MS, USUAL_GAPS
 from muster.pipeline.schema import columns
 from muster.pipeline.tables.commit_rows import CommitRows
 from muster.pipeline.tables.ordered_columns import (
@@ -86,6 +86,10 @@ class Windows(NamedTuple):
     """When the first commit of the run came."""
     run_commits: Ints
     """The number of commits in the run up to this commit."""
+    earlier: Ints
+    """The number of commits before the run."""
+    runs: Ints
+    """The number of runs before this one."""
 
 
 def thinned(commits: CommitRows) -> Thinned:
@@ -142,6 +146,8 @@ def windowed(commits: CommitRows, few: Thinned, end_then: Column) -> Windows:
         ~(after.valid & (after.values == offset.values)),
         time_ms.values[run],
         life.rows - run + 1,
+        run - life.first,
+        life.count_so_far(is_run_start) - 1,
     )
 
 
@@ -153,6 +159,12 @@ REWIND: Final = "REWIND"
 GRADES: Final = (OK, REWIND, WARN, STOP, STALL)
 """The statuses, the worst last."""
 
+REPEATED: Final = 20
+"""Without a known end of the topic, a partition may stall if one offset was committed at least this often."""
+MOVED: Final = 0.5
+"""Before that, it must have moved in at least this share of its commits, and it must have had REPEATED commits."""
+REPEATED_MS: Final = 180_000
+"""It must be committed for at least this time. Longer than that, producers keep no record that they cannot send."""
 SPAN_MS: Final = 10_000
 """The progress of members is recorded in spans of this length."""
 STILL_MS: Final = 4 * SPAN_MS
@@ -176,7 +188,7 @@ CANDIDATE: Final = pa.schema(
     columns(
         f"{_PLACE}, generation int, committed_offset long, commits int, first_ms long, time_ms long, longest_ms long, "
         "calm_ms long, silence_ms long, beyond_ms long, not_beyond_ms long, known_end long, end_ms long, run_ms long, "
-        "run_commits int, is_last boolean, from_ms long, to_ms long, until_ms long"
+        "run_commits int, earlier int, runs int, is_last boolean, from_ms long, to_ms long, until_ms long"
     )
 )
 """A time after a commit, `from_ms` to `to_ms`, in which a partition may have stalled. Also the window of the commit.
@@ -279,6 +291,8 @@ def _candidates(commits: CommitRows, few: Thinned, reach: Reach, windows: Window
             "end_ms": reach.end_ms.at(found),
             "run_ms": known(windows.run_ms[found]),
             "run_commits": known(windows.run_commits[found]),
+            "earlier": known(windows.earlier[found]),
+            "runs": known(windows.runs[found]),
             "is_last": ~windows.next_ms.valid[found],
             "from_ms": from_ms.at(found),
             "to_ms": to_ms.at(found),
@@ -294,17 +308,19 @@ def _may_stall(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows
     decides for one time, with all facts.
     """
     beyond = reach.beyond_ms
-    mean_ms = (commits.time_ms[few.rows] - windows.first_ms) / np.maximum(windows.commits - 1, 1)
-    mean_ms = np.maximum(mean_ms, windows.calm_ms.filled(0))
-    usual_ms = np.maximum(USUAL_GAPS * mean_ms, LONGEST_GAPS * windows.longest_ms.filled(0))
+    # the longest time in a window may be a silence of all groups, which `stalls.is_long` subtracts
+    span_ms = commits.time_ms[few.rows] - windows.first_ms - windows.longest_ms.filled(0)
+    usual_ms = USUAL_GAPS * span_ms / np.maximum(windows.commits - 2, 1)
     surely_ms = to_ms - np.where(beyond.valid, np.maximum(from_ms, beyond.values), from_ms)
     is_last = ~windows.next_ms.valid
     silent_ms = np.where(is_last & ~reach.not_beyond_ms.valid, to_ms - from_ms, surely_ms)
     enough = (windows.commits == WINDOW) | (is_last & (windows.commits > 1))
-    longest_ms = np.maximum(np.maximum(SETTLE_MS, usual_ms), LONGEST_GAPS * windows.silence_ms.filled(0))
-    is_long = (surely_ms >= np.maximum(SURELY_MS, usual_ms)) | (enough & (silent_ms >= longest_ms))
+    is_long = (surely_ms >= np.maximum(SURELY_MS, usual_ms)) | (enough & (silent_ms >= np.maximum(SETTLE_MS, usual_ms)))
     found: Mask = beyond.valid & (to_ms - from_ms >= STILL_MS) & is_long
-    return found
+    # without a known end, only an offset that is committed very often, and moved before, may be a stall
+    was_moving = (windows.earlier >= REPEATED) & (windows.runs >= MOVED * windows.earlier)
+    is_repeated = (windows.run_commits >= REPEATED) & (to_ms - windows.run_ms >= REPEATED_MS)
+    return found | (~reach.end_offset.valid & was_moving & is_repeated)
 
 
 def _member_commits(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows) -> pa.StructArray:

@@ -1,7 +1,7 @@
 """The table `stalls`: the progress of each partition's commits, by the rules of LinkedIn's Burrow.
 
 docs/pipeline-tables.md has the rules. The window slides over the whole history. If the ends of the topics are not
-known, only REWIND is checked, and `lag_known` is false.
+known, only REWIND and an offset that is committed again and again are checked, and `lag_known` is false.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from muster.pipeline.episodes.silence import Silence, silent_ms
 from muster.pipeline.episodes.thresholds import AGAIN_COMMITS, BACK_MS, LONGEST_GAPS, SETTLE_MS, USUAL_GAPS
@@ -23,7 +23,9 @@ from muster.pipeline.tables.stall_candidates import (
     CANDIDATE,
     GRADES,
     INTERVAL,
+    LONG,
     MEMBER_COMMITS,
+    REPEATED_MS,
     SPAN_MS,
     STALL,
     STILL_MS,
@@ -35,18 +37,22 @@ from muster.pipeline.tables.stall_candidates import (
 REPEATS_MS: Final = 60_000
 """The least length of a stall in which only the same offset of the partition is committed, several times."""
 _IN_TURN_SHARE: Final = 0.5
-"""A partition only waits if the records in other partitions are unread for this share of the stall, too."""
+"""A partition only waits if the records in other partitions were unread for this share of its own time, too."""
 
 _AT_ONCE_MS: Final = 5_000
 """Progress this soon before the end of a stall has the same reason as the end."""
 _DELIVERY_MS: Final = 120_000
 """Producers send a record for at most this long (delivery.timeout.ms). Its own time is the time before."""
 
+_PROGRESS: Final = 2
+"""A group that made progress this often after a silence is back."""
+
 Row = dict[str, Any]
 Progress = tuple[int, int]
 """When a member made progress, and for how long the record after that had been unread (ms)."""
-Times = tuple[int | None, int | None]
-"""The time (from, to) in which a partition had an owner. None as the end: it still has this owner."""
+_NO_PROGRESS: Final[Mapping[str | None, Sequence[Progress]]] = {}
+Times = tuple[int | None, int | None, str | None]
+"""The time (from, to) in which a partition had an owner, and the member id. None as the end: the owner still has it."""
 
 
 def stalls_of(
@@ -76,16 +82,22 @@ def _stall(
     progress with other partitions. Otherwise perhaps nobody wrote records, or the coordinator was away. Then REPEATS_MS
     are needed if the partition commits this same offset several times, and SETTLE_MS if its owner is silent.
     """
-    progress = member_commits.get(one["member_id"], ())
-    continues = _makes_progress(progress, one["run_ms"] + STILL_MS // 2)
+    owner = one["member_id"]
     if owned is not None:
-        times = _while_owned(one, owned.get((one["topic"], one["partition"]), ()))
+        times = _while_owned(one, owned.get((one["topic"], one["partition"]), ()), silences)
         if times is None:
             return None
-        one = {**one, "from_ms": times[0], "to_ms": times[1], "had_ms": times[2]}
+        one = {**one, "from_ms": times.from_ms, "to_ms": times.to_ms, "had_ms": times.had_ms}
+        owner = times.owner or owner
+    progress = member_commits.get(owner, ())
+    continues = _makes_progress(progress, max(one["run_ms"], one.get("had_ms") or 0) + STILL_MS // 2)
     repeats = one["run_commits"] >= AGAIN_COMMITS
-    wanted_ms = SURELY_MS if continues else REPEATS_MS if repeats else None
-    if not is_long(one, wanted_ms, silences) or not _is_unread(one) or _waits(one, member_commits, silences):
+    if one["known_end"] is None:
+        is_stall = _is_repeated(one, silences)
+    else:
+        wanted_ms = SURELY_MS if continues else REPEATS_MS if repeats else None
+        is_stall = is_long(one, wanted_ms, silences, member_commits) and _is_unread(one)
+    if not is_stall or _waits(one, progress, member_commits, silences):
         return None
     lag = _lag(one)
     ends_at_end = one["is_last"] and one["to_ms"] >= one["until_ms"]
@@ -94,12 +106,18 @@ def _stall(
         "last_offset": one["committed_offset"],
         "complete": one["commits"] / WINDOW,
         "lag": lag,
-        "lag_known": True,
+        "lag_known": lag is not None,
         "start_ms": one["from_ms"],
         "end_ms": None if ends_at_end else one["to_ms"],
         "status": STALL if repeats else STOP,
         "first_offset": one["committed_offset"],
     }
+
+
+def _is_repeated(one: Row, silences: Sequence[Silence]) -> bool:
+    """Is one offset committed again and again, though nobody knows the end of the topic? Perhaps a record fails."""
+    length_ms: int = one["to_ms"] - one["from_ms"] - silent_ms(silences, one["from_ms"], one["to_ms"])
+    return bool(length_ms >= REPEATED_MS)
 
 
 def _makes_progress(progress: Sequence[Progress], from_ms: int) -> bool:
@@ -108,27 +126,32 @@ def _makes_progress(progress: Sequence[Progress], from_ms: int) -> bool:
     return place < len(progress) and progress[place][0] <= from_ms + STILL_MS // 2
 
 
-def _waits(one: Row, member_commits: Mapping[str | None, Sequence[Progress]], silences: Sequence[Silence]) -> bool:
+def _waits(
+    one: Row, own: Sequence[Progress], member_commits: Mapping[str | None, Sequence[Progress]],
+    silences: Sequence[Silence],
+) -> bool:  # fmt: skip
     """Does the partition only wait, for a slow owner that reads other ones, or for records that come late?
 
     A consumer that is too slow reads its partitions in turn. So in the others, too, it reads records that waited for
     about as long as this partition. A consumer that fails in one partition reads the others to their ends. Sometimes
-    producers send records late, with their old times, as after a silence. Then no member makes steady progress.
+    producers send records late, with their old times, as after a silence. Then no member makes steady progress. `own`:
+    the progress of the owner.
     """
     from_ms, to_ms = one["from_ms"], one["to_ms"]
     length_ms: int = to_ms - from_ms - silent_ms(silences, from_ms, to_ms)
     since_ms, until_ms = from_ms + (to_ms - from_ms) // 2, to_ms - _AT_ONCE_MS
     after = [each for each in silences if from_ms < each.until_ms + BACK_MS and each.until_ms < to_ms]
     late = [each for each in after if to_ms <= each.until_ms + BACK_MS + _DELIVERY_MS]
+    if _reads_old(_within(own, since_ms, until_ms), from_ms):
+        return True
     for each in late:
         if each.from_ms - from_ms >= STILL_MS:  # the partition stood still before the silence
             since_ms, until_ms = (from_ms + each.from_ms) // 2, each.from_ms
         else:
             since_ms = max(since_ms, each.until_ms + BACK_MS)
-    own = _within(member_commits.get(one["member_id"], ()), since_ms, until_ms)
-    if own and median(ms for _, ms in own) >= _IN_TURN_SHARE * length_ms:
+    if late and _reads_old(_within(own, since_ms, until_ms), from_ms):
         return True
-    if not late and length_ms >= BACK_MS + _DELIVERY_MS:
+    if not late and length_ms >= BACK_MS + _DELIVERY_MS and one["known_end"] is not None:
         return False
     every = [_within(some, since_ms, until_ms) for some in member_commits.values()]
     spans = {at_ms // SPAN_MS for some in every for at_ms, _ in some}
@@ -136,44 +159,68 @@ def _waits(one: Row, member_commits: Mapping[str | None, Sequence[Progress]], si
     return not is_steady
 
 
+def _reads_old(own: Sequence[Progress], from_ms: int) -> bool:
+    """Did an owner usually read records that had waited for about as long as a partition that waits since `from_ms`?"""
+    return bool(own) and median(ms / max(at_ms - from_ms, 1) for at_ms, ms in own) >= _IN_TURN_SHARE
+
+
 def _within(progress: Sequence[Progress], from_ms: int, to_ms: int) -> Sequence[Progress]:
     """The progress in this time."""
     return progress[bisect_left(progress, (from_ms, 0)) : bisect_left(progress, (to_ms, 0))]
 
 
-def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int, int | None] | None:
-    """The longest part of the time in which the partition had an owner. Also since when the owner has the partition.
+class _Part(NamedTuple):
+    """A part of a time, in which a partition had one owner."""
 
-    None: this part is too short. For groups that never had members, it is the whole time.
+    from_ms: int
+    to_ms: int
+    had_ms: int | None
+    """Since when the owner had the partition."""
+    owner: str | None
+    """The member id of the owner."""
+
+
+def _while_owned(one: Row, owned: Sequence[Times], silences: Sequence[Silence]) -> _Part | None:
+    """The longest part of the time in which the partition had an owner.
+
+    Silences do not count. None: this part is too short. For groups that never had members, it is the whole time.
     """
-    from_ms, to_ms, had_ms = one["from_ms"], one["to_ms"], None
+    from_ms, to_ms = one["from_ms"], one["to_ms"]
+    had_ms: int | None = None
+    owner: str | None = None
     if one["generation"] is not None:
         # of equally long parts the later one counts; and of two such parts, one that is over counts
-        best: tuple[int, int, bool, int] | None = None
-        for since_ms, gave_ms in owned:
+        best: tuple[int, int, bool, int, str] | None = None
+        for since_ms, gave_ms, who in owned:
             if since_ms is None or since_ms >= to_ms or (to_ms if gave_ms is None else gave_ms) <= from_ms:
                 continue
             until_ms = to_ms if gave_ms is None else gave_ms
-            found = (min(until_ms, to_ms) - max(since_ms, from_ms), since_ms, gave_ms is not None, until_ms)
+            begin_ms, end_ms = max(since_ms, from_ms), min(until_ms, to_ms)
+            length_ms = end_ms - begin_ms - silent_ms(silences, begin_ms, end_ms)
+            found = (length_ms, since_ms, gave_ms is not None, until_ms, who or "")
             best = found if best is None else max(best, found)
         if best is None:
             return None
-        had_ms = best[1]
+        had_ms, owner = best[1], best[4]
         from_ms, to_ms = max(from_ms, had_ms), min(to_ms, best[3])
-    return (from_ms, to_ms, had_ms) if to_ms - from_ms >= STILL_MS else None
+    return _Part(from_ms, to_ms, had_ms, owner) if to_ms - from_ms >= STILL_MS else None
 
 
-def is_long(one: Row, wanted_ms: int | None, silences: Sequence[Silence] = ()) -> bool:
+def is_long(
+    one: Row, wanted_ms: int | None, silences: Sequence[Silence] = (),
+    member_commits: Mapping[str | None, Sequence[Progress]] = _NO_PROGRESS,
+) -> bool:  # fmt: skip
     """Whether a partition stalled from `from_ms` to `to_ms`, not counting silences.
 
     The stall must last for `wanted_ms`, and for some of the partition's usual times between commits. Or its owner was
-    silent for SETTLE_MS. If `wanted_ms` is None, only this counts.
+    silent for SETTLE_MS. If `wanted_ms` is None, only this counts. `member_commits`: when each member made progress.
     """
     # while a group restarts, commits come more often than usual. A gap that was usual before the restart is no stall
-    mean_ms = max((one["time_ms"] - one["first_ms"]) / max(one["commits"] - 1, 1), one["calm_ms"] or 0)
-    usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * _without(silences, one, "longest_ms"))
+    spent_ms = one["time_ms"] - one["first_ms"] - silent_ms(silences, one["first_ms"], one["time_ms"])
+    mean_ms = max(spent_ms / max(one["commits"] - 1, 1), _calm_ms(silences, one))
+    usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * _without(silences, one, one["longest_ms"]))
     from_ms, to_ms = one["from_ms"], one["to_ms"]
-    away = [each._replace(until_ms=_back_ms(one, each.until_ms)) for each in silences]
+    away = [each._replace(until_ms=_back_ms(one, each.until_ms, member_commits)) for each in silences]
     surely_ms = to_ms - (since_ms := max(from_ms, one["beyond_ms"])) - silent_ms(away, since_ms, to_ms)
     if wanted_ms is not None and surely_ms >= max(wanted_ms, usual_ms):
         return True
@@ -181,29 +228,39 @@ def is_long(one: Row, wanted_ms: int | None, silences: Sequence[Silence] = ()) -
     only_last = one["is_last"] and one["not_beyond_ms"] is None
     quiet_ms = to_ms - from_ms - silent_ms(away, from_ms, to_ms) if only_last else surely_ms
     enough = one["commits"] == WINDOW or (one["is_last"] and one["commits"] > 1)
-    return bool(enough and quiet_ms >= max(SETTLE_MS, usual_ms, LONGEST_GAPS * _without(silences, one, "silence_ms")))
+    longest_ms = LONGEST_GAPS * _without(silences, one, one["silence_ms"])
+    return bool(enough and quiet_ms >= max(SETTLE_MS, usual_ms, longest_ms))
 
 
-def _back_ms(one: Row, until_ms: int) -> int:
+def _back_ms(one: Row, until_ms: int, member_commits: Mapping[str | None, Sequence[Progress]]) -> int:
     """When a group was back after a silence. It needs some time until all members are back.
 
-    An owner that got the partition after the silence is back. An owner that commits again and again is back when it
-    does so after the silence.
+    An owner that got the partition after the silence is back. So is one that kept it, once its group makes progress
+    again. An owner that commits again and again is back when it does so after the silence.
     """
-    usual_ms = until_ms + BACK_MS
+    found = [until_ms + BACK_MS]
     had_ms = one.get("had_ms")
     if had_ms is not None and had_ms >= until_ms:
-        usual_ms = min(usual_ms, had_ms)
-    if one["run_commits"] < AGAIN_COMMITS:
-        return usual_ms
-    if one["run_ms"] > until_ms:
-        return until_ms
-    return min(usual_ms, one["first_ms"]) if one["first_ms"] > until_ms else usual_ms
+        found.append(had_ms)
+    some = [at for each in member_commits.values() for at, _ in _within(each, until_ms + 1, min(found))]
+    if len(some) >= _PROGRESS:
+        found.append(sorted(some)[_PROGRESS - 1])
+    if one["run_commits"] >= AGAIN_COMMITS:
+        if one["run_ms"] > until_ms:
+            found.append(until_ms)
+        elif one["first_ms"] > until_ms:
+            found.append(one["first_ms"])
+    return min(found)
 
 
-def _without(silences: Iterable[Silence], one: Row, name: str) -> int:
-    """The time `name` of a candidate, without the longest silence that it may contain."""
-    ms: int = one[name] or 0
+def _calm_ms(silences: Iterable[Silence], one: Row) -> float:
+    """The mean time between the last LONG commits, without a silence. It is 0 if there are fewer commits."""
+    return _without(silences, one, (one["calm_ms"] or 0) * (LONG - 1)) / (LONG - 1)
+
+
+def _without(silences: Iterable[Silence], one: Row, length_ms: int | None) -> int:
+    """A time before a candidate, without the longest silence that it may contain."""
+    ms = length_ms or 0
     known = [each.until_ms - each.from_ms for each in silences if each.until_ms <= one["time_ms"]]
     return ms - max((length for length in known if length <= ms), default=0)
 
@@ -239,7 +296,7 @@ def _with_group(rows: list[Row]) -> Iterator[Row]:
     return ({**row, "group_status": None if worst is None else GRADES[worst]} for row in kept)
 
 
-_OWNED: Final = "struct<topic: string, partition: int, start_ms: bigint, end_ms: bigint>"
+_OWNED: Final = "struct<topic: string, partition: int, start_ms: bigint, end_ms: bigint, member_id: string>"
 
 
 def stalls(walk: DataFrame, owned: DataFrame | None = None, silences: DataFrame | None = None) -> DataFrame:
@@ -250,7 +307,7 @@ def stalls(walk: DataFrame, owned: DataFrame | None = None, silences: DataFrame 
     rows = walk.where(F.col("found").isin("interval", "candidate", "member_commits"))
     rows = rows.select(*FINDING.names, F.lit(None).cast(_OWNED).alias("owned"))
     if owned is not None:
-        had = F.struct("topic", "partition", "start_ms", "end_ms").cast(_OWNED)
+        had = F.struct("topic", "partition", "start_ms", "end_ms", "member_id").cast(_OWNED)
         rows = rows.unionByName(owned.select("group", had.alias("owned")), allowMissingColumns=True)
     is_known = owned is not None
     if silences is not None:
@@ -281,6 +338,8 @@ def _of_group(rows: Iterable[dict[str, Any]], is_known: bool) -> Iterator[dict[s
             member_commits.setdefault(one["member_id"], []).extend(zip(pairs, pairs, strict=True))
         else:
             one = row["owned"]
-            owned.setdefault((one["topic"], one["partition"]), []).append((one["start_ms"], one["end_ms"]))
+            owned.setdefault((one["topic"], one["partition"]), []).append(
+                (one["start_ms"], one["end_ms"], one["member_id"])
+            )
     in_order = {member: sorted(progress) for member, progress in member_commits.items()}
     return stalls_of(intervals, candidates, in_order, owned if is_known else None, silences or ())

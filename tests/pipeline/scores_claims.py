@@ -136,6 +136,8 @@ class Known:
 
     def _is_open(self, stall: Mapping[str, Any]) -> bool:
         """Whether nobody let the partition go."""
+        if "open" in stall:
+            return bool(stall["open"])
         return stall.get("how") != SLEEP and not any(
             line["what"] == "go" and line["at"] >= stall["until"] - SLACK_MS
             and int(line["line"].split()[1]) in stall["partitions"]
@@ -188,6 +190,7 @@ def _level(known: Known, group: str) -> frozenset[str]:
     # on a busy machine the broker's lines do not always explain a death
     lost |= {one.what for one in known.happenings if one.group == group and one.what == "deaths"}
     may_look = bool(lost) or "trouble" in whats or sum(line["group"] == group for line in known.rebalances) >= MANY
+    may_look |= "behind" in incidents
     return frozenset({FINE, LOOK} if may_look else {FINE})
 
 
@@ -300,6 +303,12 @@ def _incident(*whats: str) -> Judge:
     return judge
 
 
+def _behind(said: Said, known: Known) -> str | None:
+    if known.has_open_stall(said.group) is not False:
+        return None
+    return _incident("too_slow", *_ALSO_SLOW)(said._replace(rule=TOO_SLOW), known)
+
+
 def _fine(said: Said, known: Known) -> str | None:
     right = _level(known, said.group)
     return None if FINE in right else f"it is not fine, but {' or '.join(sorted(right))}"
@@ -358,13 +367,14 @@ TWO_TOPICS: Final = "two_topics"
 SKIPPED: Final = "skip"
 TOO_SLOW: Final = "too_slow"
 POISON: Final = "poison"
+BEHIND: Final = "behind"
 SILENCE: Final = "silence"
 JUDGES: Final[Mapping[str, Judge]] = {
     "crash_loop": _loops, "flapping": _flaps, "slow_poller": _slow, "member_died": _dead,
     "coordinator_or_network_trouble": _trouble, SILENCE: _trouble, "whole_stop": _stop, "stopped": _stop,
     "stalled": _stalled,
     TOO_SLOW: _incident("too_slow", *_ALSO_SLOW), TWO_TOPICS: _incident("two_topics", UNSEEN),
-    SKIPPED: _incident("skip"), POISON: _incident("poison"), "fine": _fine, "unstable": _unstable,
+    BEHIND: _behind, SKIPPED: _incident("skip"), POISON: _incident("poison"), "fine": _fine, "unstable": _unstable,
     **dict.fromkeys(_CAUSES, _regressed),
     **dict.fromkeys(("rolling_restart", "overlapped_deploy", "scale_out", "scale_in"), _done), "restart": _absent,
 }  # fmt: skip

@@ -254,7 +254,8 @@ def stalls(tables: Tables, truth: Truth) -> list[Figure]:
         of_it = [row for row in rows if (row["group"], row["topic"], row["partition"]) == place]
         touching = [row for row in of_it if _overlap(row, line) > 0]
         true_rows += touching
-        found.append(any(_overlap(row, line) >= (line["until"] - line["from"]) / 2 for row in touching))
+        shown_ms = line.get("shown", line["until"] - line["from"])
+        found.append(any(_overlap(row, line) >= shown_ms / 2 for row in touching))
         if not found[-1]:
             misses.append(f"{line['group']} {line['topic']}-{partition} {line['how']}")
     false = [row for row in rows if row not in true_rows]

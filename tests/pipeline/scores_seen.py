@@ -19,12 +19,12 @@ TOGETHER_MS: Final = 60_000
 """Two applications must be members of one generation for at least this long."""
 BACK_MS: Final = 10_000
 """After the broker's absence, members need some time until they are back."""
-LATE_MS: Final = 20_000
-"""A script writes down the end of a stall at most this long after it has let the partition go."""
 SHOWN_MS: Final = 40_000
 """A stall that the log shows for a shorter time counts for nothing. While the broker is away, a log shows nothing."""
 SLEEP: Final = "sleep"
 """How a stall is called that ends by itself: the member did not poll for some time."""
+SILENT_MS: Final = 100_000
+"""A member that does not poll commits nothing. For a shorter time, the log only shows that it is silent."""
 UNSEEN: Final = "unseen"
 """What an incident is called that the log does not show: nobody knows whether the group is fine."""
 
@@ -39,35 +39,53 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
     silences = list[tuple[int, int]]()
     for since, until in sorted((line["from"], line["until"]) for line in truth if line["kind"] == "silence"):
         silences.append((max([since, *(one[1] for one in silences)]), until))  # one silence may lie in another one
-    for line in map(dict, truth):
+    end_ms = max((one.get("until") or one.get("at") or 0 for one in truth), default=0)
+    for line in map(dict, [*_by_partition(truth), *_unwritten(truth)]):
         is_stuck = line["kind"] == "stall" or (line["kind"] == "incident" and line["what"] == "poison")
-        if is_stuck and _shown_ms(line, _until(line, truth), silences) < SHOWN_MS:
-            continue
+        if is_stuck:
+            (partition,) = line.get("partitions", [line.get("partition")])
+            is_over = _went_on(line, partition, commits)
+            _lasts_as_shown(line, partition, commits, end_ms)
+            least_ms = SILENT_MS if line.get("how") == SLEEP else SHOWN_MS
+            if is_over or _shown_ms(line, line["until"], silences) < least_ms:
+                continue
         if line["kind"] == "incident" and line["what"] == "skip" and line["members"] and not line.get("shown"):
             line["what"] = UNSEEN
         elif line["kind"] == "stall":
-            line["partitions"] = [one for one in line["partitions"] if not _went_on(line, one, commits)]
-            if not line["partitions"]:
-                continue
-        elif line["kind"] == "incident" and line["what"] == "poison" and _went_on(line, line["partition"], commits):
-            continue
+            line["shown"] = _shown_ms(line, line["until"], silences)
         elif line["kind"] == "incident" and line["what"] == "two_topics" and not _met(line, generations):
             line["what"] = UNSEEN
         found.append(line)
     return found
 
 
-def _until(line: Row, truth: Iterable[Row]) -> int:
-    """When a stall ended: if nobody let the partition go, it lasted to the end of the log."""
-    if line.get("how") == SLEEP:
-        return int(line["until"])
-    some = {str(one) for one in line.get("partitions", [line.get("partition")])}
-    gone = any(
-        one["kind"] == "act" and one["what"] == "go" and one["group"] == line["group"]
-        and one["line"].split()[1] in some and one["at"] >= line["until"] - LATE_MS
-        for one in truth
-    )  # fmt: skip
-    return int(line["until"]) if gone else max(one.get("until") or one.get("at") or 0 for one in truth)
+def _by_partition(truth: Iterable[Row]) -> Iterable[Row]:
+    """The truth with a line for each partition that stood still."""
+    for line in truth:
+        if line["kind"] == "stall":
+            yield from ({**line, "partitions": [partition]} for partition in line["partitions"])
+        else:
+            yield line
+
+
+def _unwritten(truth: Sequence[Row]) -> Iterable[Row]:
+    """The stalls that a script made, though it ended before it wrote them down."""
+    acts = [line for line in truth if line["kind"] == "act"]
+    topics = {line["group"]: line["topic"] for line in truth if line["kind"] == "group"}
+    written = [line for line in truth if line["kind"] == "stall"]
+    for act in acts:
+        if act["what"] not in ("stick", "pause"):
+            continue
+        partition = int(act["line"].split()[1])
+        if any(one["group"] == act["group"] and one["from"] <= act["at"] <= one["until"] for one in written):
+            continue
+        ends = [
+            line["at"] for line in acts if line["at"] > act["at"] and line["client_id"] == act["client_id"]
+            and (line["what"] in ("killed", "told", "starts", "stop") or line["line"] == f"go {partition}")
+        ]  # fmt: skip
+        until_ms = min(ends, default=act["at"])
+        yield {"kind": "stall", "group": act["group"], "topic": topics.get(act["group"], ""), "partitions": [partition],
+               "how": act["what"], "from": act["at"], "until": until_ms}  # fmt: skip
 
 
 def _shown_ms(line: Row, until_ms: int, silences: Iterable[tuple[int, int]]) -> int:
@@ -85,6 +103,18 @@ def _went_on(line: Row, partition: int, commits: Iterable[Row]) -> bool:
         and line["from"] + edge_ms <= one["time_ms"] <= line["until"] - edge_ms
     }  # fmt: skip
     return len(offsets) >= MOVES
+
+
+def _lasts_as_shown(line: dict[str, Any], partition: int, commits: Iterable[Row], end_ms: int) -> None:
+    """A stall lasts until the log shows another offset: a client may not go on, or another member reads on."""
+    if line.get("how") == SLEEP:
+        return
+    place = line["group"], line["topic"], partition
+    some = sorted((one["time_ms"], one["committed_offset"]) for one in commits
+                  if (one["group"], one["topic"], one["partition"]) == place)  # fmt: skip
+    stuck = {offset for at_ms, offset in some if at_ms <= line["until"]}
+    moved_ms = min((at_ms for at_ms, offset in some if at_ms > line["until"] and offset not in stuck), default=None)
+    line["until"], line["open"] = moved_ms or max(end_ms, line["until"]), moved_ms is None
 
 
 def _met(line: Row, generations: Iterable[Row]) -> bool:

@@ -25,6 +25,15 @@ def test_a_deploy_that_changes_the_topics_is_no_second_application() -> None:
     assert together([(0, 50_000, alone), (50_000, 110_000, BOTH), (110_000, 900_000, [("b-1", B)])]) is None
 
 
+def test_at_the_end_of_the_log_nobody_knows_whether_it_is_a_deploy() -> None:
+    some = [(0, 50_000, BOTH[:1]), (50_000, 90_000, BOTH)]
+    found = together(some, 90_000)
+    assert found is not None
+    assert not found.is_sure
+    assert together(some, 300_000) is None
+    assert together([(0, 70_000, BOTH[:1]), (70_000, 90_000, BOTH)], 90_000) is None
+
+
 def test_two_applications_are_found_across_their_restarts() -> None:
     found = together([(0, 90_000, BOTH), (90_000, 100_000, [("a-1", A)]), (100_000, 190_000, BOTH)])
     assert found is not None

@@ -184,6 +184,23 @@ def test_without_any_ends_only_rewinds_are_found(engine: Engine) -> None:
     ]
 
 
+@pytest.mark.parametrize(("earlier", "repeated", "other", "status"), [
+    (30, 60, 201, ["STALL"]),
+    (30, 30, 201, []),  # 150 s are too short
+    (10, 60, 201, []),  # nobody knows how it moved before
+    (30, 60, 40, []),  # the other partition does not move either
+])  # fmt: skip
+def test_without_ends_an_offset_that_is_committed_very_often_is_a_stall(
+    engine: Engine, earlier: int, repeated: int, other: int, status: list[str]
+) -> None:
+    stuck = Commits("stuck", "t").by("a", *every(5, climbing(other)))
+    stuck.by("a", *every(5, [*climbing(earlier), *[900] * repeated, *climbing(20, start=2_000)]), partition=1)
+    rows = [row.asDict() for row in collected(stalls(walked(table_of(engine, "commits", stuck.rows), None)))]
+    found = [row for row in rows if row["status"] in ("STALL", "STOP")]
+    assert [row["status"] for row in found] == status
+    assert {(row["lag"], row["lag_known"], row["last_offset"]) for row in found} <= {(None, False, 900)}
+
+
 def test_a_stalled_partition_is_found_while_its_member_works_elsewhere(found: Found) -> None:
     stalled = [(row["partition"], *one) for row, one in zip(found["held"], summarized(found["held"]), strict=True)]
     assert [one for one in stalled if one[1] in ("STALL", "STOP")] == [
@@ -299,8 +316,10 @@ _OTHER = {"other": [(1_000_000 + at, 0) for at in range(-200_000, 150_000, 5_000
 """Another member makes progress meanwhile."""
 
 
-def _found(silences: list[Silence], **other: int) -> list[str]:
-    return [one["status"] for one in stalls_of([], [_CANDIDATE | other], _OTHER, None, silences)]
+def _found(silences: list[Silence], since_ms: int = 800_000, **other: int) -> list[str]:
+    """`since_ms`: from then on, another member makes progress."""
+    others = {"other": [one for one in _OTHER["other"] if one[0] >= since_ms]}
+    return [one["status"] for one in stalls_of([], [_CANDIDATE | other], others, None, silences)]
 
 
 def test_a_partition_does_not_stall_while_records_come_late() -> None:
@@ -326,15 +345,34 @@ def test_a_silence_of_all_groups_is_no_stall() -> None:
 def test_an_owner_that_commits_after_a_silence_is_back(run_ms: int, status: list[str]) -> None:
     """It commits the same offset for 70 s. If it began to do so before the end of the silence, this is too short."""
     away = [Silence(900_000, 999_000, 5)]
-    assert _found(away, run_ms=run_ms, run_commits=14, to_ms=1_070_000) == status
+    assert _found(away, 1_030_000, run_ms=run_ms, run_commits=14, to_ms=1_070_000) == status
+
+
+def test_of_two_owners_the_one_without_a_silence_counts() -> None:
+    away = [Silence(880_000, 999_000, 5)]
+    one = _CANDIDATE | {"from_ms": 870_000, "run_ms": 870_000, "to_ms": 1_114_000, "is_last": True}
+    owned = {("t", 0): [(800_000, 1_000_500, "l"), (1_000_500, None, "m")]}
+    found = list(stalls_of([], [one], _OTHER, owned, away))
+    assert [(each["status"], each["start_ms"]) for each in found] == [("STOP", 1_000_500)]
+
+
+@pytest.mark.parametrize(("back_ms", "status"), [(991_000, ["STOP"]), (1_020_000, [])])
+def test_a_silent_owner_is_back_when_its_group_makes_progress_after_a_silence(back_ms: int, status: list[str]) -> None:
+    """It kept the partition, and is silent for 110 s."""
+    away = [Silence(900_000, 990_000, 5)]
+    others = {"other": [(at, 0) for at in range(back_ms, 1_110_000, 5_000)]}
+    one = _CANDIDATE | {"to_ms": 1_110_000}
+    found = stalls_of([], [one], others, {("t", 0): [(0, None, "m")]}, away)
+    assert [each["status"] for each in found] == status
 
 
 @pytest.mark.parametrize(("had_ms", "status"), [(1_002_000, ["STOP"]), (950_000, [])])
 def test_an_owner_that_got_its_partitions_after_a_silence_is_back(had_ms: int, status: list[str]) -> None:
     """It commits nothing for 110 s. An owner from before the silence perhaps needs some time until it is back."""
     away = [Silence(900_000, 999_000, 5)]
+    others = {"other": [(at, 0) for at in range(1_040_000, 1_114_000, 5_000)]}
     one = _CANDIDATE | {"to_ms": 1_114_000, "from_ms": 998_000, "run_ms": 998_000}
-    found = stalls_of([], [one], _OTHER, {("t", 0): [(had_ms, None)]}, away)
+    found = stalls_of([], [one], others, {("t", 0): [(had_ms, None, "m")]}, away)
     assert [each["status"] for each in found] == status
 
 
@@ -343,7 +381,8 @@ def test_an_owner_that_commits_an_offset_before_and_after_a_silence_is_back(firs
     """It does so from 20 s before the silence to 90 s after it. `first_ms`: the first of its last ten commits."""
     away = [Silence(950_000, 1_050_000, 5)]
     times = {"from_ms": 930_000, "beyond_ms": 930_000, "to_ms": 1_140_000, "time_ms": 1_138_000}
-    assert _found(away, run_ms=930_000, run_commits=30, first_ms=first_ms, **times) == status
+    assert _found(away, 1_100_000, run_ms=930_000, run_commits=30, first_ms=first_ms, **times) == status
+    assert _found(away, run_ms=930_000, run_commits=30, first_ms=first_ms, **times) == ["STALL"]  # the group was back
 
 
 @pytest.mark.parametrize(("old_ms", "status"), [(4_000, ["STOP"]), (90_000, [])])
@@ -351,6 +390,13 @@ def test_a_partition_that_waits_for_its_turn_does_not_stall(old_ms: int, status:
     """For 150 s, its owner reads another partition: up to its end, or records that are as old, too."""
     progress = [(1_000_000 + at, old_ms) for at in range(5_000, 150_000, 5_000)]
     assert [one["status"] for one in stalls_of([], [_CANDIDATE], {"m": progress}, None)] == status
+
+
+def test_the_owner_that_has_the_partition_now_shows_that_it_waits() -> None:
+    """A new member got it, and reads another partition, whose records are as old."""
+    progress = {"new": [(1_000_000 + at, 80_000) for at in range(5_000, 150_000, 5_000)]}
+    owned = {("t", 0): [(0, 1_000_500, "m"), (1_000_500, None, "new")]}
+    assert list(stalls_of([], [_CANDIDATE], _OTHER | progress, owned)) == []
 
 
 def test_a_silence_does_not_make_a_wait_longer() -> None:
@@ -363,7 +409,7 @@ def test_a_silence_does_not_make_a_wait_longer() -> None:
 
 def test_a_partition_that_stood_still_for_half_a_minute_did_not_stall() -> None:
     progress = [(1_000_000 + at, 0) for at in range(5_000, 150_000, 5_000)]
-    assert list(stalls_of([], [_CANDIDATE | {"to_ms": 1_030_000}], {"m": progress}, {("t", 0): [(0, None)]})) == []
+    assert list(stalls_of([], [_CANDIDATE | {"to_ms": 1_030_000}], {"m": progress}, {("t", 0): [(0, None, "m")]})) == []
 
 
 def test_a_gap_that_was_a_silence_is_not_usual() -> None:
