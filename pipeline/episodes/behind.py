@@ -1,7 +1,7 @@
 """Is a group without other trouble far behind at the end of the log? Pure.
 
-Such a group may be too slow, or stand still in a partition, but the log does not show it for long enough. Then the
-claim says only what is sure: what is unread, and for how long.
+Such a group may be too slow, or stand still in a partition. If the log is too short to show that, the claim says only
+what is sure: what is unread, and for how long.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FALLS: Final = 0.9
 
 
 def behind(facts: Facts, when: When) -> Claim | None:
-    """The claim that a group is behind; None: it is not, or it catches up, or the log does not show it."""
+    """The claim that a group is behind. None: it is not, or it catches up, or nobody knows."""
     old = [one for one in facts.lags if _is_old(one, facts)]
     lag = sum(one.lag or 0 for one in old)
     read = [one for one in facts.lags if one.at_ms >= facts.end_ms - limits.MINUTE]

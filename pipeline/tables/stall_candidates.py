@@ -162,7 +162,7 @@ GRADES: Final = (OK, REWIND, WARN, STOP, STALL)
 REPEATED: Final = 20
 """Without a known end of the topic, a partition may stall if one offset was committed at least this often."""
 MOVED: Final = 0.5
-"""Before that, it must have moved in at least this share of its commits, and it must have had REPEATED commits."""
+"""Before that, it must have moved in at least this share of its commits. It must have had REPEATED commits, too."""
 REPEATED_MS: Final = 180_000
 """It must be committed for at least this time. Longer than that, producers keep no record that they cannot send."""
 SPAN_MS: Final = 10_000

@@ -92,7 +92,7 @@ def _shown_ms(line: Row, until_ms: int, silences: Iterable[tuple[int, int]]) -> 
     """How long a stall lasted while the broker was there, and the group was whole again."""
     away_ms = sum(max(min(until + BACK_MS, until_ms) - max(since, line["from"]), 0) for since, until in silences
                   if until > since)  # fmt: skip
-    return until_ms - int(line["from"]) - away_ms
+    return int(until_ms - line["from"] - away_ms)
 
 
 def _went_on(line: Row, partition: int, commits: Iterable[Row]) -> bool:
