@@ -1,7 +1,7 @@
 """Is a group without other trouble far behind at the end of the log? Pure.
 
-Such a group may be too slow, or stand still in a partition. If the log is too short to show that, the claim says only
-what is sure: what is unread, and for how long.
+Such a group may be too slow, or stand still in a partition. If the log is too short to show that, the claim only
+says what is unread, and for how long.
 """
 
 from __future__ import annotations

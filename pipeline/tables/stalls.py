@@ -1,7 +1,7 @@
 """The table `stalls`: the progress of each partition's commits, by the rules of LinkedIn's Burrow.
 
 docs/pipeline-tables.md has the rules. The window slides over the whole history. If the ends of the topics are not
-known, only REWIND, and an offset that is committed again and again, are found. Then `lag_known` is false.
+known, `lag_known` is false. Then only REWIND is found, and an offset that is committed again and again.
 """
 
 from __future__ import annotations
