@@ -27,8 +27,8 @@ class Ledger:
         self.accepted: set[Place] = set()
         self._done: set[Place] = set()
         """Records that a member has confirmed as accepted, rejected, or missing."""
-        self._maybe_done: dict[Place, set[str]] = {}
-        """The members that have sent a last acknowledgement. Nobody knows whether it has taken effect."""
+        self._maybe_done: dict[Place, list[str]] = {}
+        """The members that have sent last acknowledgements. Nobody knows whether these have taken effect."""
         self._last_times: set[Place] = set()
         self._holders: dict[Place, tuple[str, int]] = {}
         """The member that got a record last, and the end of its lock."""
@@ -67,7 +67,17 @@ class Ledger:
                     continue
                 self._free.add(place)
                 if kind != RELEASED:
-                    self._maybe_done.setdefault(place, set()).add(member)
+                    self._maybe_done.setdefault(place, []).append(member)
+
+    def refused(self, partition: int, member: str, some: Iterable[tuple[int, int, int]]) -> None:
+        """The node has refused acknowledgements of a member, which therefore change nothing."""
+        for first, last, kind in some:
+            for offset in range(first, last + 1):
+                senders = self._maybe_done.get((partition, offset), [])
+                if kind not in (RENEWED, RELEASED) and member in senders:
+                    senders.remove(member)
+                    if not senders:
+                        del self._maybe_done[partition, offset]
 
     def confirmed(self, partition: int, member: str, some: Iterable[tuple[int, int, int]], now_ms: int) -> None:
         """The node confirms acknowledgements of a member."""
@@ -80,7 +90,7 @@ class Ledger:
                 is_holder = holder is not None and holder[0] == member
                 if place in self._last_times and not (is_holder and holder is not None and now_ms < holder[1]):
                     continue  # it was archived when its last lock ended
-                if not is_holder and self._maybe_done.get(place, set()) - {member}:
+                if not is_holder and set(self._maybe_done.get(place, ())) - {member}:
                     continue  # the holder has acknowledged it, although the holder does not know
                 if not is_holder:
                     raise Broken(f"{place} was acknowledged by {member}, and belongs to {holder}")

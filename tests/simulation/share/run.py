@@ -19,6 +19,8 @@ from tests.simulation.share.ledger import Ledger
 LOCK_MS: Final = 15_000
 SHOWN: Final = 40
 LATEST_MS: Final = 3_000
+REFUSALS: Final = (ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST)
+"""The errors of acknowledgements that have changed nothing."""
 
 Range = tuple[int, int, int]
 """First offset, last offset, type of acknowledgement."""
@@ -82,8 +84,10 @@ class Confirming(Answers):
         for topic in response.responses:
             for row in topic.partitions:
                 error = getattr(row, "acknowledge_error_code", row.error_code)
-                if row.partition_index in self._acks and not error:
-                    some = self._acks[row.partition_index]
+                some = self._acks.get(row.partition_index, [])
+                if error in REFUSALS:
+                    self._history.ledger.refused(row.partition_index, self._member, some)
+                elif not error:
                     now_ms = self._history.serving.clock.mono_ms()
                     self._history.ledger.confirmed(row.partition_index, self._member, some, now_ms)
 
@@ -174,6 +178,10 @@ class Member:
                     elif at < last:
                         kept.append((at + 1, last))
             self._held[partition] = kept
+            if partition in found and not calm and not is_renewing and rng.random() < 0.04:
+                self._history.happens("record named twice")  # the node refuses the whole request
+                last = found[partition][-1][1]
+                found[partition].append((last, last, 1))
         return found
 
     def _take(self, response: Any, *, is_last: bool) -> None:

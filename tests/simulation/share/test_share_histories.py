@@ -9,6 +9,7 @@ import pytest
 
 from muster.coordinator.runtime.share_partitions import led_partition
 from muster.coordinator.runtime.share_partitions.led_partition import LedSharePartition
+from muster.coordinator.share.acknowledge import _Acknowledging
 from muster.coordinator.share.in_flight import RELEASE
 from muster.coordinator.share.partition import SharePartition
 from tests.simulation.__main__ import main
@@ -21,7 +22,7 @@ FOUND_WITHIN = range(40)
 def test_histories_of_share_groups_keep_each_rule_and_reach_each_event() -> None:
     played = SHARES.chunk(EVENTS, 0, SEEDS)
     assert not played.failures, played.failures[0]
-    for what in ("answer lost", "failed write", "failed write that was made", "node died", "locks ended"):
+    for what in ("answer lost", "failed write", "failed write that was made", "node died", "locks ended", "record named twice"):
         assert played.counts[what], what
     assert played.counts["acknowledged"] > SEEDS
 
@@ -49,12 +50,18 @@ def answers_do_not_wait(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(LedSharePartition, "acknowledge", acknowledge)
 
 
+def refusals_leave_changes(patched: pytest.MonkeyPatch) -> None:
+    """A refused acknowledgement leaves what it has changed before."""
+    patched.setattr(_Acknowledging, "undo", lambda _: None)
+
+
 @pytest.mark.parametrize(
     ("mutant", "words"),
     [
         (locks_are_short, "too"),
         (deliveries_have_no_limit, "times"),
         (answers_do_not_wait, "although it was acknowledged"),
+        (refusals_leave_changes, "lost"),
     ],
 )
 def test_a_broken_rule_of_share_groups_is_detected(
