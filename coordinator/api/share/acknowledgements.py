@@ -110,10 +110,15 @@ class Acknowledgements:
         some: list[Acknowledgement] = []
         for one in batches:
             some.append(Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types))
-            if len(some) > PLAIN_ROWS:
+            if sum(len(one.types) for one in some) > PLAIN_ROWS:
                 yield None
         self._pending += 1
-        share.acknowledge(self._member_id, some, partial(self._done, place))
+        write = share.acknowledge(self._member_id, some, partial(self._done, place))
+        try:
+            if len(some) > PLAIN_ROWS:
+                yield None  # to make a change of many rows, and to write it, takes two turns of the event loop
+        finally:
+            write()  # also for a client that is gone
 
     def _done(self, place: Place, refusal: Refusal | None) -> None:
         self.outcomes[place] = ACKNOWLEDGED if refusal is None else (refusal.error_code, refusal.message)

@@ -220,16 +220,16 @@ class LedSharePartition:
 
     # ---- changes
 
-    def acknowledge(self, member: str, some: Sequence[Acknowledgement], done: Ended) -> None:
-        """Acknowledge records of a member. `done` is called when the change is durable, or refused."""
+    def acknowledge(self, member: str, some: Sequence[Acknowledgement], done: Ended) -> Callable[[], object]:
+        """Acknowledge records of a member. `done` is called when the change is durable, or refused.
+
+        Returns the function that writes the change. The caller must call it, at once or in the next turn.
+        """
         now_ms = self._machine.clock.now().mono_ms
         change = acknowledge(self.core, member, some, now_ms)
-        if change is None:
-            done(None)
-        elif isinstance(change, Refusal):
-            done(change)
-        else:
-            self._persist(change, done, Ending(RELEASED, member))
+        if change is None or isinstance(change, Refusal):
+            return partial(done, change)
+        return partial(self._persist, change, done, Ending(RELEASED, member))
 
     def release(self, member: str) -> None:
         """Make the records of a member available again, whose share session has ended."""

@@ -42,10 +42,15 @@ def answers_do_not_wait(patched: pytest.MonkeyPatch) -> None:
     """Acknowledgements are answered before they are durable."""
     real = LedSharePartition.acknowledge
 
-    def acknowledge(share: LedSharePartition, member: str, some: Any, done: Any) -> None:
+    def acknowledge(share: LedSharePartition, member: str, some: Any, done: Any) -> Any:
         answers: list[Any] = []
-        real(share, member, some, answers.append)
-        done(answers[0] if answers else None)
+        write = real(share, member, some, answers.append)
+
+        def write_and_answer() -> None:
+            write()
+            done(answers[0] if answers else None)
+
+        return write_and_answer
 
     patched.setattr(LedSharePartition, "acknowledge", acknowledge)
 
