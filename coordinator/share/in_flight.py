@@ -113,6 +113,9 @@ class Run:
         rest = Run(offset, self.last, self.state, self.deliveries, self.member, self.lock_until_ms)
         rest.change, rest.before, rest.is_final = self.change, self.before, self.is_final
         self.last = offset - 1
+        for run in (self, rest):
+            if run.first == run.last:
+                run.last = run.first  # one number for both, since there may be a million of such runs
         return rest
 
     def continues(self, earlier: Run) -> bool:
