@@ -140,6 +140,8 @@ def int_order(numbers: Sequence[int], capacity: int = 0) -> list[int]:
 
     `capacity`: its initial size. 0 stands for that of `new HashSet<>(numbers)`.
     """
+    if len(numbers) < 2:  # as often: many members have one partition
+        return [*numbers]
     return [numbers[i] for i in walked(int_spreads(numbers), capacity or capacity_of_copy(len(numbers)))]
 
 
@@ -159,6 +161,8 @@ def uuid_hash(uuid: bytes) -> int:
 
 def uuid_order(uuids: Sequence[bytes], capacity: int = DEFAULT_CAPACITY) -> list[int]:
     """The indices of distinct UUIDs in the order of iteration over a table to which they were added in turn."""
+    if len(uuids) < 2:
+        return [*range(len(uuids))]
     return walked([spread(uuid_hash(uuid)) for uuid in uuids], capacity)
 
 

@@ -22,7 +22,14 @@ FOUND_WITHIN = range(40)
 def test_histories_of_share_groups_keep_each_rule_and_reach_each_event() -> None:
     played = SHARES.chunk(EVENTS, 0, SEEDS)
     assert not played.failures, played.failures[0]
-    for what in ("answer lost", "failed write", "failed write that was made", "node died", "locks ended", "record named twice"):
+    for what in (
+        "answer lost",
+        "failed write",
+        "failed write that was made",
+        "node died",
+        "locks ended",
+        "record named twice",
+    ):
         assert played.counts[what], what
     assert played.counts["acknowledged"] > SEEDS
 
