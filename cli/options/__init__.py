@@ -95,6 +95,7 @@ def build_parser(command: str | None = None) -> Parser:
         servers.add_nodes(commands)
         servers.add_exporter(commands)
         servers.add_top(commands)
+        servers.add_console(commands)
         servers.add_faults(commands)
         servers.add_time(commands)
         logs.add_log(commands)

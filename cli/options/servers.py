@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any, Final
 
 from muster.cli.options import LOG_LEVEL
@@ -171,6 +172,20 @@ exporter  exporter:run  metrics of any Kafka cluster over HTTP
     --config FILE  a server.properties with the ssl.keystore.* of an https address
     --log-level LEVEL  log lines of this level and above (default: info)
 """
+_CONSOLE: Final = """
+console  console.command:run  the console of any Kafka cluster, in a browser
+    | Serve a console over a cluster: groups live, the cause of each rebalance, lag and rates (docs/console.md). Without
+    | __group_events the causes are inferred from __consumer_offsets. Prints one line, `muster ready URL`; SIGTERM ends
+    | it.
+    --bootstrap-server HOST:PORT[,…]  servers of the cluster (default: %(default)s)
+    --command-config FILE  a client.properties as Kafka's tools have it: TLS, SASL
+    --tables DIR  the past from the tables of `muster analyze`, also with --follow
+    --http ADDRESS  where to listen: as of muster serve (default: %(default)s)
+    --http-token FILE  the file with the token that browsers must send
+    --config FILE  a server.properties with the ssl.keystore.* of an https address
+    --log-level LEVEL  log lines of this level and above (default: info)
+"""
+CONSOLE_ADDRESS: Final = "127.0.0.1:9310"
 EXPORTER_ADDRESS: Final = "127.0.0.1:9308"
 """The port of kafka_exporter."""
 _TOP: Final = """
@@ -210,6 +225,12 @@ def add_top(commands: Any) -> None:
     """Add `top` to the parser."""
     interval = {"type": float, "default": TOP_INTERVAL_S}
     add_commands(commands, _TOP, {"bootstrap_server": {"default": "localhost:9092"}, "interval": interval})
+
+
+def add_console(commands: Any) -> None:
+    """Add `console` to the parser."""
+    how: dict[str, Any] = {"bootstrap_server": {"default": "localhost:9092"}, "http": {"default": CONSOLE_ADDRESS}}
+    add_commands(commands, _CONSOLE, how | {"log_level": LOG_LEVEL, "tables": {"type": Path}})
 
 
 def add_faults(commands: Any) -> None:

@@ -8,6 +8,7 @@ PARTS = {
     "clients": "unmodified Java clients and tools, and franz-go with the consumer protocol",
     "cluster": "three brokers or nodes whose leaders and coordinators move; a database that fails over",
     "connect": "three Kafka Connect workers with Muster as their only cluster; one is killed",
+    "console": "the console in a headless Chromium, over Muster and over Kafka",
     "kafka_python": "kafka-python's own tests of groups, transactions and its admin client",
     "kafkajs": "kafkajs's own specs: its admin client, groups, offsets, transactions, ACLs and SASL",
     "languages": "the clients of the test control in Java, Go and TypeScript (examples/)",
@@ -23,7 +24,8 @@ PARTS = {
 """Marks, each with what its tests compare. `make conformance-PART` runs a part."""
 FILES = {
     "test_aiokafka": "aiokafka", "test_assignors": "assignors", "test_cluster_": "cluster",
-    "test_connect_assignors": "assignors", "test_connect_cluster": "connect", "test_kafkajs": "kafkajs",
+    "test_connect_assignors": "assignors", "test_connect_cluster": "connect", "test_console": "console",
+    "test_kafkajs": "kafkajs",
     "test_languages": "languages", "test_librdkafka": "librdkafka", "test_log_": "log", "test_pipeline_": "pipeline",
     "test_java_share_": "shares", "test_sarama": "sarama", "test_share_": "shares",
     "test_sticky_with_java": "assignors", "test_streams": "streams",

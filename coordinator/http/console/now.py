@@ -83,7 +83,7 @@ def _lag(found: Description, live: LiveGroup) -> list[str]:
         return [f"{text}."]
     pace = f"{rates.committed_s:.1f} records a second are read, {rates.written_s:.1f} are written"
     if rates.committed_s == 0 and len(live.samples) > GROWS_SAMPLES:
-        return [f"{text}, and nothing was committed in the last minute."]
+        return [f"{text}, and nothing was committed lately."]
     catch_up_s = rates.catch_up_s(lag)
     if live.grows:
         return [f"{text}, and the lag grows: {pace}."]

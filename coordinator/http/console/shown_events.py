@@ -33,6 +33,8 @@ class Sentences:
                 self._timelines.pop(next(iter(self._timelines)))
             known = Timeline(dates=False, everything=True)
         self._timelines[group] = known
+        if "sentence" in value:  # the event is inferred
+            return {"id": event.id, "text": value["sentence"], **_short(value)}
         try:
             text = known.text(value) or value["kind"].replace("_", " ")
         except (KeyError, TypeError):  # another version of Muster wrote the event
@@ -48,11 +50,11 @@ def shown(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
 
 def is_rebalance(value: dict[str, Any]) -> bool:
     """Whether the event ends a rebalance."""
-    return value["kind"] in _REBALANCES or (value["kind"] == "epoch_bumped" and not value["members"])
+    return value["kind"] in _REBALANCES or (value["kind"] == "epoch_bumped" and not value.get("members"))
 
 
 def _short(value: dict[str, Any]) -> dict[str, Any]:
-    found = {name: one for name, one in value.items() if name not in ("v", "before", "settings", "votes")}
+    found = {name: one for name, one in value.items() if name not in ("v", "before", "sentence", "settings", "votes")}
     for name in ("member", "trigger"):
         if isinstance(found.get(name), dict):
             found[name] = _member(found[name])

@@ -58,12 +58,15 @@ export function group({ place, query, repeat, signal, problem }, name) {
       const at = new Date(state.at).getTime();
       return [at - 600000, Math.min(at + 660000, Date.now())];
     }
-    return [Date.now() - state.span, Date.now()];
+    const [first] = state.events;
+    const born = first?.kind === "group_created" ? first.time - 5000 : 0;
+    return [Math.max(Date.now() - state.span, born), Date.now()];
   }
 
   async function loadHistory() {
-    let [from, until] = window_();
-    from -= 60000;
+    const isNow = !state.day && !state.at;
+    const [start, until] = isNow ? [Date.now() - state.span, Date.now()] : window_();
+    const from = start - 60000;
     const answer = await get(`${path}/history?from=${Math.max(Math.floor(from), 0)}${state.day || state.at ? `&until=${Math.ceil(until)}` : ""}`, signal);
     const later = state.day || state.at ? [] : state.events.filter((one) => one.live && !answer.events.some((known) => known.id === one.id));
     state.events = [...answer.events, ...later].slice(-MOST);
@@ -119,7 +122,7 @@ export function group({ place, query, repeat, signal, problem }, name) {
 
   function drawEvents() {
     const rows = state.events.slice(-500).reverse().map((event) => line(event));
-    show(parts.events, h("p", { class: "soft small" }, `${number(state.events.length)} events, the newest first`),
+    show(parts.events, h("p", { class: "soft small" }, "The newest first; a rebalance is one bold line"),
       h("ol", { class: "events", id: "events", "data-scroll": "events", tabindex: "0", "aria-label": "Events of the group" }, rows));
   }
 
@@ -188,7 +191,7 @@ export function group({ place, query, repeat, signal, problem }, name) {
     const rows = view.members.map((one) => h("tr", null, cell([one.instance ? h("strong", null, one.instance) : null, one.instance ? " " : null, short(one.member)], "name"), cell(one.client_id, "name"), cell((one.host ?? "").replace(/^\//, ""), "wide"),
       isNew ? cell(one.epoch, "number wide") : null, cell(owned(one.assignment), "long"), cell([one.doing, figures(one.figures) ? h("span", { class: "soft" }, ` It says: ${figures(one.figures)}.`) : null], "long"),
       cell(view.type === "share" ? null : h("button", { type: "button", class: "danger", "aria-label": `Remove ${one.instance ?? one.member}`, click: () => remove(one) }, "Remove"))));
-    show(parts.members, table(`${number(view.member_count)} members`, [["Member"], ["Client"], ["Host", "wide"], ...(isNew ? [["Epoch", "number wide"]] : []), ["Has"], ["Does"], ["Change"]], rows));
+    show(parts.members, table(`${number(view.member_count)} member${view.member_count === 1 ? "" : "s"}`, [["Member"], ["Client"], ["Host", "wide"], ...(isNew ? [["Epoch", "number wide"]] : []), ["Has"], ["Does"], ["Change"]], rows));
   }
 
   // ---- settings

@@ -49,13 +49,13 @@ export function groups({ place, query, repeat, signal }) {
 
   function draw(answer) {
     const rows = answer.groups.map((row) => h("tr", { "data-group": row.group },
-      cell(h("a", { href: `#/groups/${encodeURIComponent(row.group)}`, id: `to-${row.group}` }, row.group || "(no name)"), "name"),
+      cell([h("a", { href: `#/groups/${encodeURIComponent(row.group)}`, id: `to-${row.group}` }, row.group || "(no name)"), h("span", { class: "narrow soft" }, [row.alert, row.why].filter(Boolean).join(". "))], "name"),
       cell([badge(row.state), row.trouble && row.trouble !== 2 ? h("span", { class: `badge ${row.trouble >= 3 ? "bad" : "warn"}` }, TROUBLE[row.trouble]) : null]),
       cell(row.type, "wide"), cell(number(row.members), "number"), cell(number(row.lag), "number"),
       cell(spark(row.lags), "wide"), cell(rate(row.committed_s), "number wide"), cell(catchUp(row), "number wide"),
-      cell([row.alert ? h("strong", null, `${row.alert}. `) : null, row.why ? [h("span", { class: "soft" }, `${ago(row.rebalanced, answer.at)}: `), row.why] : null], "long")));
+      cell([row.alert ? h("strong", null, `${row.alert}. `) : null, row.why ? [h("span", { class: "soft" }, `${ago(row.rebalanced, answer.at)}: `), row.why] : null], "long wide")));
     const head = [["Group"], ["State"], ["Type", "wide"], ["Members", "number"], ["Lag", "number"], ["Lag, lately", "wide"],
-      ["Read", "number wide"], ["Caught up in", "number wide"], ["Last rebalance"]];
+      ["Read", "number wide"], ["Caught up in", "number wide"], ["Last rebalance", "wide"]];
     const shown = answer.groups.length ? `${skip + 1} to ${skip + answer.groups.length} of ${number(answer.matching)}` : "none";
     const more = [["Earlier", skip > 0, -PAGE], ["More", skip + PAGE < answer.matching, PAGE]].filter(([, can]) => can)
       .map(([text, , step]) => h("button", { type: "button", id: `page-${text}`, click: () => { skip += step; hurry(0); } }, text));

@@ -1,0 +1,1 @@
+"""`muster console`: the console over any Kafka cluster (docs/console.md)."""
