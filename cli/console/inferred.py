@@ -101,7 +101,7 @@ class InferredEvents:
         for record in records:
             try:
                 kind, key = OFFSETS.decode_key(record.key)
-                name: str = getattr(key, "group", None) or getattr(key, "group_id", "")
+                name = _text(key, "group", "group_id")
                 if self._only is not None and name != self._only:
                     continue
                 if kind in OFFSET_COMMIT:
@@ -211,42 +211,41 @@ class InferredEvents:
         if record.value is not None:
             version, message = OFFSETS.decode_value(kind, record.value)
             value = as_json(message, version)
-        what: str = getattr(key, "member_id", None) or getattr(key, "regular_expression", "")
+        what = _text(key, "member_id", "regular_expression")
         group.records.append(epoch_image.Record(record.offset, record.at_ms, kind, what, value))
 
     def _epochs(self, name: str, record: OffsetsRecord) -> Iterator[StoredEvent]:
         group = self._groups[name]
         states = [one for one in fold(group.records, self.names) if isinstance(one, epoch_image.State)]
         epochs = [_epoch(one) for one in states]
-        first = group.epoch
+        first, places = group.epoch, {one.epoch: one.offset for one in states if one.epoch is not None}
         for one in raised(epochs):
             if one.epoch.number > first:
-                yield from _raised(record, name, one)
+                yield from _raised(record._replace(offset=places[one.epoch.number]), name, one)
         numbers = [one.epoch for one in states if one.epoch is not None]
         group.epoch = max(numbers, default=-1) if states and states[-1].epoch is not None else -1
 
 
 def _raised(record: OffsetsRecord, name: str, one: Raised) -> Iterator[StoredEvent]:
     epoch = one.epoch
-    ids = f"{epoch.number}"
     there = {member.member_id: member for member in epoch.members}
     for number, member_id in enumerate(one.change.joined):
         if member_id in there:
             facts = _who_of_epoch(there[member_id])
             text = f"{who(facts)} joined"
-            yield _event(record, name, "member_joined", epoch.began_ms, f"{ids}joined{number}", member=facts,
+            yield _event(record, name, "member_joined", epoch.began_ms, f"joined{number}", member=facts,
                          sentence=text)  # fmt: skip
     for number, gone in enumerate(one.departed):
         facts = _who_of_epoch(gone.member)
         kind = "member_expired" if gone.how == EXPIRED else "member_left"
         text = f"{who(facts)} {'was silent for its session timeout' if gone.how == EXPIRED else 'left'}"
-        yield _event(record, name, kind, gone.at_ms, f"{ids}gone{number}", member=facts, sentence=text)
+        yield _event(record, name, kind, gone.at_ms, f"gone{number}", member=facts, sentence=text)
     trigger = None if one.trigger is None else {**_who_of_epoch(one.trigger), "reason": None}
     cause = "its cause is not known"
     if one.cause is not None:
         cause = phrase(one.cause, "a member" if trigger is None else who(trigger))
     text = f"epoch {epoch.number} began: {cause}; {plural(len(epoch.members), 'member')}{_sure(one.certainty)}"
-    yield _event(record, name, "epoch_reconciled", epoch.began_ms, ids, epoch=epoch.number, cause=one.cause,
+    yield _event(record, name, "epoch_reconciled", epoch.began_ms, epoch=epoch.number, cause=one.cause,
                  trigger=trigger, took_ms=0, member_count=len(epoch.members), sentence=text)  # fmt: skip
 
 
@@ -259,6 +258,12 @@ def _epoch(state: epoch_image.State) -> Epoch | None:
 def _event(record: OffsetsRecord, group: str, kind: str, time_ms: int, more: str = "", **facts: Any) -> StoredEvent:
     place = f"{record.partition}:{record.offset}{':' if more else ''}{more}"
     return StoredEvent(place, {"v": 1, "kind": kind, "group": group, "time": time_ms, "inferred": True, **facts})
+
+
+def _text(key: Any, *names: str) -> str:
+    """The first of these fields that a key has; without one, an empty text."""
+    found: str = next((getattr(key, name) for name in names if getattr(key, name, None)), "")
+    return found
 
 
 def _sure(certainty: float) -> str:

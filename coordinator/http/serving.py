@@ -34,7 +34,12 @@ def door_of(
     clock = THIS_MACHINE.clock()
     if address.figures_only:
         return Door(clock, address, routes)
-    console = Console(ServerSource(current), clock, lambda group: [one.to_json() for one in alerts.book.open(group)])
+    console = Console(
+        ServerSource(current),
+        clock,
+        lambda group: [one.to_json() for one in alerts.book.open(group)],
+        has_control=any(isinstance(one, Route) and one.path.startswith("/v1/") for one in more),
+    )
     return Door(clock, address, [*routes, *api(current, alerts), *console.routes()], console, DoorUsers(current))
 
 

@@ -20,8 +20,9 @@ from muster.coordinator.http.console.routes import Console
 from muster.coordinator.http.door import Door
 from muster.coordinator.server import THIS_MACHINE
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from muster.protocol.records import OFFSETS
+from muster.protocol.records import OFFSETS, encode_record
 from muster.testcontrol.server_control import ServerControl
+from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness
 from tests.coordinator.http.doors import ask
 from tests.e2e.aio import consuming
 from tests.testcontrol.server import bootstrap, controlled
@@ -103,6 +104,35 @@ def test_causes_are_inferred_from_two_records_in_a_row() -> None:
     gone = inference.take([OffsetsRecord(3, 5, 99_000, record(0, 1, 1).key, None)])
     assert [one.value["kind"] for one in gone] == ["group_deleted"]
     assert inference.take([OffsetsRecord(3, 6, 1, b"\x00\x63", b""), OffsetsRecord(3, 7, 1, b"", b"")]) == []
+
+
+def test_the_epochs_of_consumer_groups_have_their_members() -> None:
+    harness = ConsumerGroupHarness()
+    inference = InferredEvents({})
+    seen: list[OffsetsRecord] = []
+
+    def happened() -> list[tuple[str, str]]:
+        """The events of the records since the last call."""
+        new: list[OffsetsRecord] = []
+        for one in harness.records:
+            key, value = encode_record(OFFSETS, one)
+            new.append(OffsetsRecord(3, len(seen) + len(new), harness.now.wall_ms, key, value))
+        harness.records.clear()
+        seen.extend(new)
+        return [(one.id, one.value["kind"]) for one in inference.take(new)]
+
+    harness.first_heartbeat("a", "t")
+    assert [kind for _, kind in happened()] == ["member_joined", "epoch_reconciled"]
+    harness.advance(10_000)
+    harness.first_heartbeat("b", "t")
+    joined = happened()
+    assert [kind for _, kind in joined] == ["member_joined", "epoch_reconciled"]
+    harness.advance(1_000)
+    harness.heartbeat("b", -1)
+    assert [kind for _, kind in happened()] == ["member_left", "epoch_reconciled"]
+    # all at once gives the same events, with the same ids
+    again = [(one.id, one.value["kind"]) for one in InferredEvents({}).take(seen)]
+    assert [one for one in again if one in joined] == joined
 
 
 def test_the_past_is_read_from_the_table_of_rebalances(tmp_path: Path) -> None:

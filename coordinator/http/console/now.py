@@ -36,8 +36,13 @@ def _state(found: Description) -> str:
         return f"Epoch {found.epoch} is in progress: {count} move to their new partitions."
     owned = sum(len(rows) for one in found.members for rows in (one.assignment or {}).values())
     has = "has" if len(found.members) == 1 else "have"
-    share = " and share them" if found.type == SHARE else ""
-    return f"The group is {found.state}: {count} {has} {plural(owned, 'partition')}{share}."
+    if found.type == SHARE:
+        places = {
+            (topic, one) for each in found.members for topic, rows in (each.assignment or {}).items() for one in rows
+        }
+        shares = "shares" if len(found.members) == 1 else "share"
+        return f"The group is {found.state}: {count} {shares} {plural(len(places), 'partition')}."
+    return f"The group is {found.state}: {count} {has} {plural(owned, 'partition')}."
 
 
 def _waiting(found: Description, doing: Doing) -> list[str]:

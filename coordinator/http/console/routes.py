@@ -71,8 +71,13 @@ def static_files() -> dict[str, bytes]:
 class Console:
     """See the module."""
 
-    def __init__(self, source: Source, clock: Clock, alerts: Alerts = lambda _: []) -> None:
-        """`clock`: the machine's. `alerts` returns the open alerts of a group, or of all groups (None), as JSON."""
+    def __init__(
+        self, source: Source, clock: Clock, alerts: Alerts = lambda _: [], *, has_control: bool = False
+    ) -> None:
+        """`clock`: the machine's. `alerts` returns the open alerts of a group, or of all groups (None), as JSON.
+        `has_control`: the door has the test control too.
+        """
+        self._has_control = has_control
         self._alerts = alerts
         self._source = source
         self._clock = clock
@@ -155,6 +160,7 @@ class Console:
             "groups": len(self.feed.live.groups),
             "now": self._clock.now().wall_ms,
             "failure": self.feed.failure,
+            "control": self._has_control,
         }
 
     async def _groups(self, request: Request) -> Response:

@@ -40,6 +40,14 @@ export async function get(path, signal) {
   return answer;
 }
 
+// A request to the control of a server under test.
+export async function control(method, path) {
+  const response = await request(`/v1/${path}`, { method });
+  const answer = await response.json();
+  if (!response.ok) throw new Failure(answer.error.message);
+  return answer;
+}
+
 export async function act(group, action) {
   const response = await request(`/console/groups/${encodeURIComponent(group)}/actions`, {
     method: "POST",

@@ -1,7 +1,8 @@
 // The frame of the console: pages by the part of the address after #, the stream of events, and keys.
 
-import { follow, Failure } from "./api.js";
+import { follow, Failure, get } from "./api.js";
 import { ask, h, show } from "./dom.js";
+import { faults } from "./faults.js";
 import { groups } from "./groups.js";
 import { group } from "./group.js";
 import { clients, cluster, refused, topic, topics, transactions } from "./lists.js";
@@ -133,6 +134,12 @@ function key(event) {
   }
 }
 
+get("about").then((about) => {
+  if (!about.control) return;
+  PAGES.push(["faults", "Faults", faults, "f"]);
+  if (address().parts[0] === "faults") open();
+  else navigation(address().parts[0]);
+}).catch(() => {});
 document.addEventListener("keydown", key);
 document.getElementById("help-button").addEventListener("click", help);
 addEventListener("hashchange", () => { open(); main.focus({ preventScroll: true }); scrollTo(0, 0); });

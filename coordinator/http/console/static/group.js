@@ -91,7 +91,9 @@ export function group({ place, query, repeat, signal, problem }, name) {
     const found = lanes(state.events, isNow ? state.view?.members : [], from, until);
     const buttons = SPANS.map(([ms, text]) => h("button", { type: "button", id: `span-${ms}`, "aria-pressed": String(isNow && state.span === ms), click: () => go({ span: ms }) }, text));
     const dayField = h("input", { type: "date", id: "day", value: state.day ?? day(until), max: day(Date.now()), change: (event) => { if (event.target.value) go({ day: event.target.value }); } });
-    show(parts.lanes, h("div", { class: "bar" }, h("span", null, isNow ? "Now, and before:" : state.day ? `The day ${state.day}` : `Around ${state.at.replace("T", " ")}`), buttons, h("label", null, "Day", dayField)),
+    show(parts.lanes, h("div", { class: "bar" }, h("span", null, isNow ? "Now, and before:" : state.day ? `The day ${state.day}` : `Around ${state.at.replace("T", " ")}`), buttons, h("label", null, "Day", dayField),
+      h("button", { type: "button", id: "day-before", click: () => go({ day: day(from - 43200000) }) }, "The day before"),
+      state.day && state.day !== day(Date.now()) ? h("button", { type: "button", id: "day-after", click: () => go({ day: day(from + 129600000) }) }, "The day after") : null),
       found.rows.length ? chart(found, from, until, state.chosen, choose) : h("p", { class: "soft" }, "No member was in the group in this time."));
   }
 
@@ -128,7 +130,7 @@ export function group({ place, query, repeat, signal, problem }, name) {
 
   function line(event, isNew = false) {
     const kinds = [isNew ? "new" : "", REBALANCED.has(event.kind) ? "rebalance" : "", event.id === state.chosen ? "chosen" : ""].join(" ");
-    return h("li", { class: kinds, "data-id": event.id, "data-kind": event.kind }, h("time", { datetime: new Date(event.time).toISOString() }, clock(event.time)), h("span", { class: "text" }, event.text));
+    return h("li", { class: kinds, "data-id": event.id, "data-kind": event.kind }, h("time", { datetime: new Date(event.time).toISOString() }, clock(event.time)), h("span", { class: "text" }, REBALANCED.has(event.kind) ? h("button", { type: "button", class: "line", title: "Why?", click: () => choose({ id: event.id, to: event.time }) }, event.text) : event.text));
   }
 
   function news(events) {

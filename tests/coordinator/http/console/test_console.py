@@ -16,8 +16,10 @@ from muster.coordinator.http.serving import ServerDoor
 from muster.coordinator.server import group_snapshots
 from muster.coordinator.server.metrics import ServerMetrics
 from muster.testcontrol.server_control import ServerControl
+from muster.testcontrol.topics import NewRecord
 from tests.coordinator.http.doors import ask
 from tests.e2e.aio import consuming
+from tests.support.share_members import ACCEPT, share_member
 from tests.testcontrol.server import bootstrap, controlled
 
 HOSTILE = "<img src=x onerror=alert(1)>/é "
@@ -88,7 +90,9 @@ def test_a_page_can_run_no_other_script_than_the_files() -> None:
     index = static_files()["index.html"].decode()
     assert "<style" not in index
     assert " style=" not in index
-    assert index.count("<script") == index.count('src="/console/static/')
+    assert index.count("<script") == index.count('<script type="module" src="/console/static/')
+    modules = {name for name in static_files() if name.endswith(".js")}
+    assert {f"/console/static/{name}" in index for name in modules} == {True}
     for name, data in static_files().items():
         for word in (b"innerHTML", b"insertAdjacentHTML", b"document.write", b"eval(", b"http://", b"https://"):
             assert word not in data.replace(b"http://www.w3.org/2000/svg", b""), (name, word)
@@ -134,7 +138,13 @@ async def test_a_group_of_a_hostile_name_from_its_list_to_its_history() -> None:
 
 async def test_changes_are_confirmed_and_from_the_console_itself() -> None:
     async with with_console() as (door, _):
-        for given in ({"action": "delete_group"}, {"action": "delete_group", "confirm": "h"}, {"action": "x"}, []):
+        wrong: tuple[Any, ...] = (
+            {"action": "delete_group"},
+            {"action": "delete_group", "confirm": "h"},
+            {"action": "x"},
+            [],
+        )
+        for given in wrong:
             assert (await change(door, "g", given))[1]["error"]["code"] == "bad-request"
         right = {"action": "delete_group", "confirm": "g"}
         assert (await change(door, "g", right))[1]["error"]["message"].startswith("GROUP_ID_NOT_FOUND")
@@ -142,14 +152,14 @@ async def test_changes_are_confirmed_and_from_the_console_itself() -> None:
         assert (await change(door, "g", right, Host="evil.example"))[0] == 401
         form = await change(door, "g", right, **{"Content-Type": "application/x-www-form-urlencoded"})
         assert form[1]["error"]["code"] == "bad-request"
-        for wrong in (
+        for change_of in (
             {"action": "reset_offsets", "topic": 1},
             {"action": "reset_offsets", "topic": "orders", "to": -1},
             {"action": "delete_offsets", "topic": "orders", "partitions": ["0"]},
             {"action": "delete_offsets", "topic": "orders", "partitions": [0] * 10_001},
             {"action": "remove_member", "member": None},
         ):
-            assert (await change(door, "g", {**wrong, "confirm": "g"}))[1]["error"]["code"] == "bad-request"
+            assert (await change(door, "g", {**change_of, "confirm": "g"}))[1]["error"]["code"] == "bad-request"
         assert (await change(door, "g", {"action": "delete_offsets", "topic": "none", "confirm": "g"}))[0] == 409
 
 
@@ -166,6 +176,22 @@ async def test_topics_nodes_and_lists_that_are_empty() -> None:
         assert (await read(door, "groups?search=none&type=share&state=Empty&only=trouble"))["groups"] == []
         assert (await ask(door, "/console/groups?order=none"))[0] == 400
         assert (await ask(door, "/console/groups?limit=501"))[0] == 400
+
+
+async def test_a_share_group_has_a_lag_and_members() -> None:
+    async with with_console(topics=["t:1"]) as (door, found):
+        await found.topics.produce("t", [NewRecord(b"a"), NewRecord(b"b"), NewRecord(b"c")])
+        async with share_member(found.server, "g", "w", "t") as member:
+            assert await member.fetch() == [(0, 0, 2, 1)]
+            await member.acknowledge({0: [(0, 0, ACCEPT)]})
+            row = (await read(door, "groups?type=share"))["groups"][0]
+            assert (row["group"], row["lag"], row["members"]) == ("g", 2, 1)
+            group = await read(door, "groups/g")
+            assert group["now"][0] == "The group is Stable: 1 member shares 1 partition."
+            assert [one["lag"] for one in (await read(door, "groups/g/offsets"))["offsets"]] == [2]
+            names = [one["name"] for one in (await read(door, "groups/g/settings"))["settings"]]
+            assert "share.heartbeat.interval.ms" in names
+            assert all(not name.startswith("consumer.") for name in names)
 
 
 async def test_a_page_that_reads_too_slowly_loses_its_stream() -> None:
