@@ -68,7 +68,7 @@ class ClusterSource:
 
     async def stop(self) -> None:
         """See `Source`."""
-        self._follower.stop()
+        await asyncio.to_thread(self._follower.stop)
         for one in (self._rows, self._asks):
             await asyncio.to_thread(one.close)
 
@@ -236,6 +236,9 @@ class _Follower:
     def stop(self) -> None:
         """Follow no longer."""
         self._ends.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._client.close()
 
     def _first(self, client: KafkaClient) -> list[StoredEvent]:
         known = client.topics([OF_GROUPS.topic, OFFSETS])

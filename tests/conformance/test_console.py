@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ AXE_SHA512 = "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFN
 HOSTILE = "<img src=x onerror=alert(1)>\"'&/"
 PAGES = ("", "topics", "topics/orders", "cluster", "clients", "transactions", "refused", "groups/checkout")
 WIDTHS = ((390, 844), (820, 1180), (1440, 900))
+RULE = {"match": {"api": ["OffsetCommit"]}, "then": {"do": "delay", "ms": 1}}
 PICTURES = os.environ.get("MUSTER_PICTURES")
 """A folder for screenshots. None: no pictures are kept."""
 
@@ -74,9 +75,10 @@ async def door_of(server: MusterServer) -> str:
     return address
 
 
-async def fetched(address: str) -> Any:
+async def fetched(address: str, body: Any = None) -> Any:
     def read() -> Any:
-        with urllib.request.urlopen(address, timeout=30) as answer:
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(address, data, timeout=30) as answer:
             return json.loads(answer.read())
 
     return await asyncio.to_thread(read)
@@ -103,9 +105,9 @@ async def follow_events(page: Page, base: str, group: str) -> list[str]:
     raise AssertionError(f"the page shows {shown}, and the history is {stored}")
 
 
-async def walk_through(page: Page, base: str, axe: str, name: str) -> None:
+async def walk_through(page: Page, base: str, axe: str, name: str, pages: Sequence[str] = PAGES) -> None:
     """See each page at three widths. No page has a finding of axe-core, nor a line in the console of the browser."""
-    for path in PAGES:
+    for path in pages:
         await page.size(*WIDTHS[-1])
         await page.open(f"{base}/#/{path}")
         await page.until(
@@ -142,7 +144,7 @@ async def type_and_confirm(page: Page, button: str, group: str) -> str:
 
 async def test_what_the_console_of_a_server_shows_is_its_history(tmp_path: Path, axe: str) -> None:
     properties = {**QUICK, "group.initial.rebalance.delay.ms": "0"}
-    options = ["--http", "127.0.0.1:0", "--topic", "orders:6", "--topic", "payments:2"]
+    options = ["--control", "127.0.0.1:0", "--topic", "orders:6", "--topic", "payments:2"]
     server = MusterServer(tmp_path / "muster", properties, in_memory=True, arguments=options)
     server.start()
     base = await door_of(server)
@@ -204,7 +206,9 @@ async def test_what_the_console_of_a_server_shows_is_its_history(tmp_path: Path,
             assert "NON_EMPTY_GROUP" in await type_and_confirm(page, "Delete the group", "checkout")
             assert "Nothing was changed" in await type_and_confirm(page, "Delete the group", "another")
             page.errors.clear()  # the refusal is one
-            await walk_through(page, base, axe, "muster")
+            await fetched(f"{base}/v1/faults", RULE)
+            await first.commit()
+            await walk_through(page, base, axe, "muster", (*PAGES, "faults"))
             await page.open(f"{base}/#/groups/checkout")
             await stopped(first)
             await page.until(

@@ -61,7 +61,9 @@ function repeat(signal, ms, load) {
 }
 
 function problem(error) {
-  const text = error instanceof Failure ? error.message : "The server does not answer.";
+  const isAway = error instanceof TypeError && error.message.includes("fetch");
+  const text = error instanceof Failure ? error.message : isAway ? "The server does not answer." : `A fault of the console: ${error}`;
+  if (!(error instanceof Failure || isAway)) console.error(error);
   const known = document.getElementById("problem");
   if (known) known.textContent = text;
   else main.prepend(h("p", { id: "problem", class: "panel problem", role: "alert" }, text));

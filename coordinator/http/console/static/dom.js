@@ -41,7 +41,7 @@ export function ask(title, content, actions) {
   const dialog = document.getElementById("dialog");
   return new Promise((resolve) => {
     const close = (value) => { dialog.close(); resolve(value); };
-    dialog.onclose = () => resolve(null);
+    dialog.oncancel = () => resolve(null);
     dialog.replaceChildren(h("form", { method: "dialog", submit: (event) => { event.preventDefault(); } },
       h("h2", { id: "dialog-title" }, title), content,
       h("div", { class: "bar" }, actions.map(([text, kind, value]) =>

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from starlette.routing import Route
+
 from muster.coordinator.http.address import DoorAddress
 from muster.coordinator.http.console.feed import MAX_WAITING, Stream
 from muster.coordinator.http.console.routes import static_files
@@ -15,6 +17,7 @@ from muster.coordinator.http.door import Door
 from muster.coordinator.http.serving import ServerDoor
 from muster.coordinator.server import group_snapshots
 from muster.coordinator.server.metrics import ServerMetrics
+from muster.testcontrol.http.server import ControlRoute
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import NewRecord
 from tests.coordinator.http.doors import ask
@@ -161,6 +164,16 @@ async def test_changes_are_confirmed_and_from_the_console_itself() -> None:
         ):
             assert (await change(door, "g", {**change_of, "confirm": "g"}))[1]["error"]["code"] == "bad-request"
         assert (await change(door, "g", {"action": "delete_offsets", "topic": "none", "confirm": "g"}))[0] == 409
+
+
+async def test_the_page_of_faults_needs_the_control() -> None:
+    async with with_console() as (door, found):
+        assert not (await read(door, "about"))["control"]
+        control = Route("/v1/{rest:path}", ControlRoute(found))
+        beside = ServerDoor(DoorAddress("127.0.0.1", 0), found.server, ServerMetrics(), [control])
+        await beside.start()
+        assert (await read(beside.door, "about"))["control"]
+        await beside.stop()
 
 
 async def test_topics_nodes_and_lists_that_are_empty() -> None:
