@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from muster.cli.cluster_rows import read_cluster
+from muster.cli.cluster_rows import ClusterRows, read_cluster
 from muster.cli.console.inferred import InferredEvents, OffsetsRecord
 from muster.cli.console.past import PastRebalances
 from muster.client.connection import RequestFailed
@@ -28,7 +28,8 @@ from muster.coordinator.http.console.now import Doing
 from muster.coordinator.http.console.sources import Ends, Found, Refused, Requester, StoredEvent
 from muster.coordinator.http.live_groups import LiveGroups
 from muster.coordinator.log import batches
-from muster.coordinator.system.jobs import Job, at_once
+from muster.coordinator.system.clock import pause_s
+from muster.coordinator.system.jobs import Job, OffloadedWork
 from muster.coordinator.system.uuids import as_text
 from muster.coordinator.system.wall_time import wall_now_ms
 from muster.protocol.errors import ErrorCode
@@ -74,7 +75,18 @@ class ClusterSource:
 
     async def run(self, job: Job[T]) -> T:
         """See `Source`."""
-        return at_once(job)
+        value: Any = None
+        while True:
+            try:
+                asked = job.send(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            value = None
+            if isinstance(asked, OffloadedWork):
+                value = await asyncio.to_thread(asked.work)
+            else:
+                await pause_s(0)
 
     async def doing(self, _: str) -> Doing:
         """See `Source`. A cluster does not say it."""
@@ -103,13 +115,13 @@ class ClusterSource:
     async def refresh(self, live: LiveGroups) -> None:
         """See `Source`."""
 
-        def read(client: KafkaClient) -> None:
+        def read(client: KafkaClient) -> ClusterRows:
             client.refresh_nodes()
-            rows = read_cluster(client)
-            self._leads = Counter(one.leader for topic in rows.topics for one in topic.partitions)
-            at_once(live.take(rows.topics, rows.groups, wall_now_ms()))
+            return read_cluster(client)
 
-        await self._rows.do(read)
+        rows = await self._rows.do(read)
+        self._leads = Counter(one.leader for topic in rows.topics for one in topic.partitions)
+        await self.run(live.take(rows.topics, rows.groups, wall_now_ms()))
 
     async def ends(self, topics: Collection[str]) -> Ends:
         """See `Source`."""

@@ -15,12 +15,14 @@ from muster.coordinator.system.jobs import Job
 
 ROWS_AT_ONCE: Final = 250
 """How many partitions or groups one step looks at."""
-SAMPLES: Final = 60
-"""How many samples of each group are kept, for its sparkline."""
+SAMPLES: Final = 30
+"""How many samples of each group are kept, for its sparkline. Samples in a row that are equal count as two."""
 RATE_MS: Final = 60_000
 """The rates are those of this time."""
 GROWS_SAMPLES: Final = 3
 """A lag grows by at least this many samples."""
+STUCK_MS: Final = 15_000
+"""A group that commits nothing for this long, while records wait, is stuck."""
 RESTING: Final = frozenset(("Stable", "Empty", "Dead", ""))
 """The states in which a group waits for no member."""
 
@@ -91,6 +93,21 @@ class LiveGroup:
         """The oldest open alert about the group, in words."""
         self.seen = 0
 
+    def copy(self) -> LiveGroup:
+        """The group as it is now, which does not change."""
+        other = LiveGroup(self.group)
+        other.kind, other.state, other.members, other.partitions = self.kind, self.state, self.members, self.partitions
+        other.samples.extend(self.samples)
+        return other
+
+    def add(self, sample: Sample) -> None:
+        """Add the newest sample. A third equal one in a row takes the place of the second: most groups are at rest."""
+        every = self.samples
+        if len(every) > 1 and every[-1][1:] == every[-2][1:] == sample[1:]:
+            every[-1] = sample
+        else:
+            every.append(sample)
+
     @property
     def lag(self) -> int:
         """The number of records that are not read yet."""
@@ -110,6 +127,13 @@ class LiveGroup:
         return half >= GROWS_SAMPLES and min(last[half:]) > max(last[:half])
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether records wait, and nothing was committed for `STUCK_MS`."""
+        every = self.samples
+        is_seen = len(every) > 1 and every[-1].at_ms - every[0].at_ms >= STUCK_MS
+        return bool(self.lag) and is_seen and self.rates.committed_s == 0
+
+    @property
     def lags(self) -> list[int]:
         """The lag of each sample."""
         return [one.lag for one in self.samples]
@@ -123,7 +147,7 @@ class LiveGroup:
             return 2
         if not self.lag:
             return 0
-        if self.rates.committed_s == 0 and len(self.samples) > GROWS_SAMPLES and self.members:
+        if self.is_stuck and self.members:
             return 3
         return int(self.grows)
 
@@ -134,7 +158,8 @@ def rates_of(samples: Iterable[Sample]) -> Rates:
     if len(every) < 2:
         return UNKNOWN
     last = every[-1]
-    first = next(one for one in every if last.at_ms - one.at_ms <= RATE_MS)
+    # equal samples in a row are kept as two, so the minute may have only one
+    first = next((one for one in every[:-1] if last.at_ms - one.at_ms <= RATE_MS), every[-2])
     seconds = (last.at_ms - first.at_ms) / 1000
     if seconds <= 0:
         return UNKNOWN
@@ -207,7 +232,7 @@ class LiveGroups:
             topics[topic] = Sample(wall_ms, offsets, end_offsets, lags)
         one.topics, one.partitions = topics, seen
         sums = [sum(part) for part in zip(*topics.values(), strict=True)] or [0, 0, 0, 0]
-        one.samples.append(Sample(wall_ms, *sums[1:]))
+        one.add(Sample(wall_ms, *sums[1:]))
 
     def note_rebalance(self, group: str, at_ms: int, text: str) -> None:
         """Note the newest rebalance of a group."""

@@ -78,9 +78,10 @@ async def _delete_offsets(
 
 async def _reset_offsets(source: Source, live: LiveGroups, group: str, given: Mapping[str, Any], who: Requester) -> str:
     topic, partitions = _partitions(live, given)
-    found = await described(source, group, who)
-    if found is not None and found.state not in INACTIVE:
-        raise Refused(f"offsets can be reset only while the group is inactive, and its state is {found.state}")
+    make = await described(source, group, who)
+    state = INACTIVE[0] if make is None else make().state
+    if state not in INACTIVE:
+        raise Refused(f"offsets can be reset only while the group is inactive, and its state is {state}")
     ends = live.ends.get(topic, {})
     to = given.get("to")
     if to not in (EARLIEST, LATEST) and not (isinstance(to, int) and not isinstance(to, bool) and to >= 0):

@@ -17,6 +17,7 @@ from muster.coordinator.http.console.shown_events import REFUSALS, Sentences, is
 from muster.coordinator.http.console.sources import Refused, Source, StoredEvent
 from muster.coordinator.http.live_groups import LiveGroups
 from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job
 
 log = structlog.get_logger("muster.http")
 
@@ -29,6 +30,10 @@ REST: Final = 20
 KEEP_ALIVE_MS: Final = 15_000
 LINGER_MS: Final = 30_000
 """How long reading goes on after the last page has closed: a page that loads again finds all ready."""
+EVENTS_AT_ONCE: Final = 200
+"""The most events in one message."""
+SENTENCES_AT_ONCE: Final = 20
+"""How many sentences one step makes."""
 MAX_WAITING: Final = 100
 """The most messages that wait for a page."""
 MAX_KEPT: Final = 2_000
@@ -170,7 +175,7 @@ class Feed:
         is_first = not self.live.at_ms
         await self._source.refresh(self.live)
         if is_first:
-            self._take(await self._source.recent())
+            await self._source.run(self._take(await self._source.recent()))
         self.failure = None
 
     async def _reading(self) -> None:
@@ -197,26 +202,31 @@ class Feed:
         return None
 
     async def _news(self) -> bool:
-        found = self._take(await self._source.news())
-        if not found:
-            return False
-        groups = {one.group for one in self._streams if one.group is not None}
-        everything = _message(found)
-        self._send(everything, lambda stream: stream.group is None)
-        for group in groups:
-            own = [one for one in found if one["group"] == group]
+        found = await self._source.run(self._take(await self._source.news()))
+        for start in range(0, len(found), EVENTS_AT_ONCE):
+            some = found[start : start + EVENTS_AT_ONCE]
+            self._tell(some)
+        return bool(found)
+
+    def _tell(self, events: list[dict[str, Any]]) -> None:
+        self._send(_message(events), lambda stream: stream.group is None)
+        for group in {one.group for one in self._streams if one.group is not None}:
+            own = [one for one in events if one["group"] == group]
             if own:
                 self._send(_message(own), lambda stream, group=group: stream.group == group)  # type: ignore[misc]  # bound now
-        return True
 
     def _send(self, message: bytes, wanted: Callable[[Stream], bool]) -> None:
         for stream in [*self._streams]:
             if wanted(stream):
                 stream.put(message)
 
-    def _take(self, events: list[StoredEvent]) -> list[dict[str, Any]]:
-        found = [self._sentences.of(one) for one in events]
-        for one in found:
+    def _take(self, events: list[StoredEvent]) -> Job[list[dict[str, Any]]]:
+        found = []
+        for number, event in enumerate(events):
+            if not number % SENTENCES_AT_ONCE:
+                yield None
+            one = self._sentences.of(event)
+            found.append(one)
             self.events.append(one)
             if one["kind"] in REFUSALS:
                 self.refusals.append(one)

@@ -7,7 +7,7 @@ from typing import Final
 
 from muster.coordinator.history.words import many, plural, seconds, short
 from muster.coordinator.http.described_groups import CLASSIC, SHARE, Description, pending_revocations
-from muster.coordinator.http.live_groups import GROWS_SAMPLES, LiveGroup
+from muster.coordinator.http.live_groups import LiveGroup
 
 Doing = Mapping[str, tuple[str, bool]]
 """By member id: what the member does in words, and whether nothing is left to do. Only Muster knows it."""
@@ -87,7 +87,7 @@ def _lag(found: Description, live: LiveGroup) -> list[str]:
     if rates.committed_s is None or rates.written_s is None:
         return [f"{text}."]
     pace = f"{rates.committed_s:.1f} records a second are read, {rates.written_s:.1f} are written"
-    if rates.committed_s == 0 and len(live.samples) > GROWS_SAMPLES:
+    if live.is_stuck:
         return [f"{text}, and nothing was committed lately."]
     catch_up_s = rates.catch_up_s(lag)
     if live.grows:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from muster.coordinator.http.admission import STATIC
@@ -28,6 +28,7 @@ from muster.coordinator.http.failure import Failure
 from muster.coordinator.http.live_groups import ORDERS, LiveGroup
 from muster.coordinator.security.authorizer import ANONYMOUS
 from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job, OffloadedWork
 from muster.version import VERSION
 
 ROWS: Final = 100
@@ -57,7 +58,10 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
+T = TypeVar("T")
 Row = dict[str, Any]
+Answer = Row | Callable[[], Row]
+"""An answer, or what makes it in a thread of objects that do not change."""
 Alerts = Callable[[str | None], list[dict[str, Any]]]
 
 
@@ -120,10 +124,11 @@ class Console:
             *(Route(f"/console/{path}", self._as_json(answer)) for path, answer in get.items()),
         ]
 
-    def _as_json(self, answer: Callable[[Request], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
+    def _as_json(self, answer: Callable[[Request], Awaitable[Answer]]) -> Callable[[Request], Awaitable[Response]]:
         async def answered(request: Request) -> Response:
             try:
-                return JSONResponse(await answer(request), headers=dict(_HEADERS))
+                made = await answer(request)
+                return _json_response(await self._source.run(_in_thread(partial(_encoded, made))))
             except Refused as refused:
                 raise Failure("conflict", str(refused)) from refused
 
@@ -169,13 +174,13 @@ class Console:
         now_ms = self._clock.mono_ms()
         if now_ms - made_ms >= KEPT_MS:
             try:
-                data = json.dumps(await self._make_page(request), separators=(",", ":")).encode()
+                data = await self._source.run(_in_thread(partial(_encoded, await self._make_page(request))))
             except Refused as refused:
                 raise Failure("conflict", str(refused)) from refused
             if len(self._kept) >= MAX_ROWS:
                 self._kept.clear()
             self._kept[key] = now_ms, data
-        return Response(data, headers=_HEADERS | {"Content-Type": "application/json"})
+        return _json_response(data)
 
     async def _make_page(self, request: Request) -> Row:
         await self.feed.ready()
@@ -199,7 +204,7 @@ class Console:
         live.note_alerts((one["group"], one["text"]) for one in self._alerts(None) if one["group"] is not None)
         found, matching = await self._source.run(live.page(wanted, order, skip, most))
         return {
-            "groups": [views.group_row(one) for one in found],
+            "groups": await self._source.run(views.group_rows(found)),
             "matching": matching,
             "total": len(live.groups),
             "at": live.at_ms,
@@ -207,19 +212,21 @@ class Console:
             "failure": self.feed.failure,
         }
 
-    async def _group(self, request: Request) -> Row:
+    async def _group(self, request: Request) -> Answer:
         await self.feed.ready()
         group, who = _name(request, "group"), requester(request)
         doing = await self._source.doing(group)
         found = await views.group_view(self._source, self.feed.live, group, who, doing)
         if found is None:
             raise Failure("not-found", f"there is no group {group[:249]}")
-        return {**found, "alerts": self._alerts(group), "at": self._clock.now().wall_ms}
+        more = {"alerts": self._alerts(group), "at": self._clock.now().wall_ms}
+        return lambda: found() | more
 
-    async def _offsets(self, request: Request) -> Row:
+    async def _offsets(self, request: Request) -> Answer:
         await self.feed.ready()
         found = await views.offsets(self._source, self.feed.live, _name(request, "group"), requester(request))
-        return {**found, "at": self._clock.now().wall_ms}
+        at_ms = self._clock.now().wall_ms
+        return lambda: found() | {"at": at_ms}
 
     async def _settings(self, request: Request) -> Row:
         await self.feed.ready()
@@ -228,20 +235,21 @@ class Console:
         kind = "" if known is None else known.kind
         return {"settings": await views.settings(self._source, group, kind, requester(request))}
 
-    async def _history(self, request: Request) -> Row:
+    async def _history(self, request: Request) -> Answer:
         query = request.query_params
         now_ms = self._clock.now().wall_ms
         from_ms = _number(query, "from", now_ms - DAY_MS, MAX_MS)
         until_ms = _number(query, "until", now_ms, MAX_MS)
         most = _number(query, "limit", MAX_EVENTS, MAX_EVENTS)
         found = await self._source.history(_name(request, "group"), from_ms, until_ms, most)
-        return {"events": shown(found.events), "is_cut": found.is_cut, "from": from_ms, "until": until_ms}
+        more = {"is_cut": found.is_cut, "from": from_ms, "until": until_ms}
+        return lambda: {"events": shown(found.events)} | more
 
-    async def _why(self, request: Request) -> Row:
+    async def _why(self, request: Request) -> Answer:
         at_ms = _number(request.query_params, "at", self._clock.now().wall_ms, MAX_MS)
         span = 2 * NEAR_MS
         found = await self._source.history(_name(request, "group"), at_ms - span, at_ms + span, MAX_EVENTS)
-        return why(found.events, at_ms)
+        return partial(why, found.events, at_ms)
 
     async def _topics(self, request: Request) -> Row:
         await self.feed.ready()
@@ -260,9 +268,15 @@ class Console:
     async def _nodes(self, _: Request) -> Row:
         return await self._source.about()
 
-    async def _clients(self, request: Request) -> Row:
-        found = await views.clients(self._source, requester(request))
-        return {"clients": found[:MAX_ROWS], "total": len(found), "at": self._clock.now().wall_ms}
+    async def _clients(self, request: Request) -> Answer:
+        texts = await views.client_reports(self._source, requester(request))
+        at_ms = self._clock.now().wall_ms
+
+        def made() -> Row:
+            found = views.clients(texts)
+            return {"clients": found[:MAX_ROWS], "total": len(found), "at": at_ms}
+
+        return made
 
     async def _transactions(self, request: Request) -> Row:
         return await views.transactions(self._source, requester(request), self._clock.now().wall_ms)
@@ -307,6 +321,19 @@ class Console:
                 self.feed.close(stream)
 
         return StreamingResponse(messages(), headers=_HEADERS | {"Content-Type": "text/event-stream"})
+
+
+def _encoded(made: Answer) -> bytes:
+    return json.dumps(made() if callable(made) else made, separators=(",", ":")).encode()
+
+
+def _in_thread(work: Callable[[], T]) -> Job[T]:
+    done: T = yield OffloadedWork(work)
+    return done
+
+
+def _json_response(data: bytes) -> Response:
+    return Response(data, headers=_HEADERS | {"Content-Type": "application/json"})
 
 
 def requester(request: Request) -> Requester:

@@ -25,7 +25,7 @@ from muster.coordinator.server.nodes.running_node import RunningNode
 from muster.coordinator.server.server import Server
 from muster.coordinator.state_machine.interface import Client
 from muster.coordinator.system.clock import within_s
-from muster.coordinator.system.jobs import Job, to_its_end
+from muster.coordinator.system.jobs import Job, OffloadedWork, to_its_end
 from muster.coordinator.topics.cluster_image import Endpoint
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC
 from muster.coordinator.topics.partition import Partition
@@ -35,6 +35,9 @@ from muster.protocol.message import Message
 CLIENT_ID: Final = "muster-console"
 VERSIONS: Final = {ApiKey.OFFSET_FETCH: 9, ApiKey.OFFSET_COMMIT: 9}
 """The versions of requests whose newest one names topics by id."""
+LARGE_BYTES: Final = 64 * 1024
+"""The JSON of a larger event takes more than a millisecond."""
+ENDS_AT_ONCE: Final = 250
 RECENT_RECORDS: Final = 200
 """How many of the newest events of each partition the first page has."""
 ANSWER_S: Final = 10.0
@@ -207,9 +210,10 @@ class ServerSource:
 def _ends(server: Server, topics: Collection[str]) -> Job[Ends]:
     found: dict[str, dict[int, tuple[int, int]]] = {}
     for topic in topics:
-        for one in partitions_of(server, [topic]):
+        for number, one in enumerate(partitions_of(server, [topic])):
             found.setdefault(topic, {})[one.index] = one.log.start_offset, one.log.durable_offset
-        yield None
+            if not number % ENDS_AT_ONCE:
+                yield None
     return found
 
 
@@ -228,19 +232,26 @@ def _time(event: StoredEvent) -> int:
     return time_ms
 
 
-def _events(partition: Partition, index: int, begin: int, end: int, key: bytes | None = None) -> Job[list[StoredEvent]]:
+def _events(partition: Partition, index: int, begin: int, end: int) -> Job[list[StoredEvent]]:
     found: list[StoredEvent] = []
-    yield from _walk(partition, begin, end, partial(_take, found, index, key))
+
+    def take(record: Any) -> Job[bool]:
+        found.append(StoredEvent(f"{index}:{record.offset}", (yield from _value(record.value or b"{}"))))
+        return True
+
+    yield from _walk(partition, begin, end, take)
     return found
 
 
-def _take(found: list[StoredEvent], index: int, key: bytes | None, record: Any) -> bool:
-    if key is None or record.key == key:
-        found.append(StoredEvent(f"{index}:{record.offset}", json.loads(record.value or b"{}")))
-    return True
+def _value(data: bytes) -> Job[dict[str, Any]]:
+    """The JSON of an event. That of a large group is decoded in the thread."""
+    if len(data) > LARGE_BYTES:
+        found: dict[str, Any] = yield OffloadedWork(partial(json.loads, data))
+        return found
+    return json.loads(data)  # type: ignore[no-any-return]  # an event is an object
 
 
-def _walk(partition: Partition, begin: int, end: int, take: Any) -> Job[None]:
+def _walk(partition: Partition, begin: int, end: int, take: Callable[[Any], Job[bool]]) -> Job[None]:
     """Hand over each record until `take` returns False. A log that fails has no further records."""
     offset = max(begin, partition.log.start_offset)
     while offset < end:
@@ -253,7 +264,7 @@ def _walk(partition: Partition, begin: int, end: int, take: Any) -> Job[None]:
             for number, record in enumerate(records):
                 if record.offset >= offset:
                     offset = record.offset + 1
-                    if not take(record):
+                    if not (yield from take(record)):
                         return
                 if not number % 50:
                     yield None
@@ -270,12 +281,13 @@ def _history(partition: Partition, group: str, from_ms: int, until_ms: int, most
         begin = log.durable_offset if place is None else place.offset
     is_cut = False
 
-    def take(record: Any) -> bool:
+    def take(record: Any) -> Job[bool]:
         nonlocal is_cut
         if record.timestamp > until_ms:
             return False
         if record.key == key:
-            found.append(StoredEvent(f"{partition.index}:{record.offset}", json.loads(record.value or b"{}")))
+            value = yield from _value(record.value or b"{}")
+            found.append(StoredEvent(f"{partition.index}:{record.offset}", value))
             if len(found) > most:
                 found.popleft()
                 is_cut = True

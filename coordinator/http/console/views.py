@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from muster.coordinator.http.console.now import Doing, sentences
 from muster.coordinator.http.console.sources import Ends, Refused, Requester, Source
 from muster.coordinator.http.described_groups import CLASSIC, NEWER, SHARE, Description, classic_group, newer_group
+from muster.coordinator.http.kafka_metrics import TopicRow
 from muster.coordinator.http.live_groups import LiveGroup, LiveGroups
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.telemetry.reports import ALL, CONFIG
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode, error_message, error_name
@@ -24,6 +27,8 @@ from muster.protocol.messages.list_transactions import ListTransactionsRequest
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 Row = dict[str, Any]
+ROWS_AT_ONCE: Final = 50
+"""How many rows of a list one step makes."""
 MAX_PARTITIONS: Final = 2_000
 """The most partitions on one page."""
 MAX_IDS: Final = 500
@@ -78,16 +83,26 @@ def group_row(one: LiveGroup) -> Row:
     }
 
 
+def group_rows(groups: Sequence[LiveGroup]) -> Job[list[Row]]:
+    """The rows of a list."""
+    rows = []
+    for number, one in enumerate(groups):
+        rows.append(group_row(one))
+        if not number % ROWS_AT_ONCE:
+            yield None
+    return rows
+
+
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-async def described(source: Source, group: str, who: Requester) -> Description | None:
-    """The group of any type; None: it does not exist. Raises Refused."""
+async def described(source: Source, group: str, who: Requester) -> Callable[[], Description] | None:
+    """What makes the description of a group of any type; None: there is no such group. Raises Refused."""
     answer = await source.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group]), who, group)
     (row,) = answer.groups
     if not row.error_code and row.group_state != "Dead":
-        return classic_group(row)
+        return partial(classic_group, row)
     if row.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
         raise refusal(row.error_code, row.error_message)
     for kind, (key, request, _) in NEWER.items():
@@ -99,21 +114,42 @@ async def described(source: Source, group: str, who: Requester) -> Description |
             continue
         if row.error_code:
             raise refusal(row.error_code, row.error_message)
-        return newer_group(kind, row)
+        return partial(newer_group, kind, row)
     return None
 
 
-async def group_view(source: Source, live: LiveGroups, group: str, who: Requester, doing: Doing) -> Row | None:
-    """One group: its members, and what happens now; None: it does not exist."""
-    found = await described(source, group, who)
-    if found is None:
+async def group_view(
+    source: Source, live: LiveGroups, group: str, who: Requester, doing: Doing
+) -> Callable[[], Row] | None:
+    """What makes the view of a group: its members, and what happens now; None: there is no such group."""
+    make = await described(source, group, who)
+    if make is None:
         return None
     one = live.groups.get(group) or LiveGroup(group)
-    says = {row["member"]: row for row in await clients(source, who) if row["group"] == group}
+    row = group_row(one)
+    topics = [
+        {"topic": topic, "lag": sample.lag, "committed": sample.committed, "end": sample.end}
+        for topic, sample in sorted(one.topics.items())
+    ]
+    return partial(_group_view, make, row, one.copy(), doing, live.topics, topics, await client_reports(source, who))
+
+
+def _group_view(
+    make: Callable[[], Description],
+    row: Row,
+    live: LiveGroup,
+    doing: Doing,
+    known: Mapping[str, TopicRow],
+    topics: Sequence[Row],
+    reports: Sequence[str],
+) -> Row:
+    found = make()
+    owned = {topic for one in found.members for topic in one.assignment or ()}
+    sizes = {topic: known[topic].size for topic in owned if topic in known}
+    says = {one["member"]: one for one in clients(reports) if one["group"] == found.group}
     members = []
     for member in sorted(found.members, key=lambda member: member.member)[:MAX_MEMBERS]:
-        words = doing.get(member.member)
-        report = says.get(member.member)
+        words, report = doing.get(member.member), says.get(member.member)
         members.append(
             {
                 **member._asdict(),
@@ -122,25 +158,21 @@ async def group_view(source: Source, live: LiveGroups, group: str, who: Requeste
                 "figures": None if report is None else report["figures"],
             }
         )
-    sizes = {topic: row.size for topic, row in live.topics.items()}
     return {
-        **group_row(one),
+        **row,
         "type": found.type,
         "state": found.state,
         "members": members,
         "member_count": len(found.members),
         "protocol": found.protocol,
         "epoch": found.epoch,
-        "now": sentences(found, one, doing, sizes),
-        "topics": [
-            {"topic": topic, "lag": sample.lag, "committed": sample.committed, "end": sample.end}
-            for topic, sample in sorted(one.topics.items())
-        ],
+        "now": sentences(found, live, doing, sizes),
+        "topics": topics,
     }
 
 
-async def offsets(source: Source, live: LiveGroups, group: str, who: Requester) -> Row:
-    """The offsets of a group, the ends of the partitions, and the lag. `is_cut`: there are more partitions."""
+async def offsets(source: Source, live: LiveGroups, group: str, who: Requester) -> Callable[[], Row]:
+    """What makes the offsets of a group, with the ends and the lag. `is_cut`: there are more partitions."""
     one = live.groups.get(group)
     if one is not None and one.kind == SHARE:
         return await _share_offsets(source, group, who)
@@ -149,28 +181,32 @@ async def offsets(source: Source, live: LiveGroups, group: str, who: Requester) 
     if row.error_code:
         raise refusal(row.error_code)
     ends = await source.ends([topic.name for topic in row.topics])
-    rows = [
-        _offset_row(ends, topic.name, one.partition_index, one.committed_offset, None, one.metadata)
-        for topic in row.topics
-        for one in topic.partitions
-        if one.committed_offset >= 0
-    ]
-    return _cut(rows)
+    return lambda: _cut(
+        [
+            _offset_row(ends, topic.name, one.partition_index, one.committed_offset, None, one.metadata)
+            for topic in row.topics
+            for one in topic.partitions
+            if one.committed_offset >= 0
+        ]
+    )
 
 
-async def _share_offsets(source: Source, group: str, who: Requester) -> Row:
+async def _share_offsets(source: Source, group: str, who: Requester) -> Callable[[], Row]:
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, None)])
     (row,) = (await source.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request, who, group)).groups
     if row.error_code:
         raise refusal(row.error_code, row.error_message)
     ends = await source.ends([topic.topic_name for topic in row.topics])
-    rows = [
-        _offset_row(ends, topic.topic_name, one.partition_index, one.start_offset, one.lag if one.lag >= 0 else None)
-        for topic in row.topics
-        for one in topic.partitions
-        if not one.error_code and one.start_offset >= 0
-    ]
-    return _cut(rows)
+    return lambda: _cut(
+        [
+            _offset_row(
+                ends, topic.topic_name, one.partition_index, one.start_offset, one.lag if one.lag >= 0 else None
+            )
+            for topic in row.topics
+            for one in topic.partitions
+            if not one.error_code and one.start_offset >= 0
+        ]
+    )
 
 
 def _offset_row(
@@ -249,20 +285,24 @@ def topic(live: LiveGroups, name: str) -> Row | None:
     return {"topic": name, "size": found.size, "partitions": partitions, "groups": rows}
 
 
-async def clients(source: Source, who: Requester) -> list[Row]:
-    """What clients say of themselves (KIP-714), the newest of each client. Empty: nobody keeps it, or may see it."""
-    found: dict[str, Row] = {}
+async def client_reports(source: Source, who: Requester) -> list[str]:
+    """What clients say of themselves (KIP-714), as JSON. Empty: nobody keeps it, or may see it."""
     request = DescribeConfigsRequest([DescribeConfigsResource(CLIENT_METRICS, ALL, [CONFIG])])
     try:
         answers: Sequence[Any] = await source.ask_every(ApiKey.DESCRIBE_CONFIGS, request, who)
     except Refused:
         return []
-    for answer in answers:
-        for config in answer.results[0].configs:
-            for one in json.loads(config.value):
-                before = found.get(one["id"])
-                if before is None or before["pushed_ms"] < one["pushed_ms"]:
-                    found[one["id"]] = one
+    return [config.value for answer in answers for config in answer.results[0].configs]
+
+
+def clients(reports: Sequence[str]) -> list[Row]:
+    """The newest report of each client."""
+    found: dict[str, Row] = {}
+    for text in reports:
+        for one in json.loads(text):
+            before = found.get(one["id"])
+            if before is None or before["pushed_ms"] < one["pushed_ms"]:
+                found[one["id"]] = one
     return sorted(found.values(), key=lambda one: (one["group"] or "", one["client_id"], one["id"]))
 
 

@@ -37,6 +37,16 @@ def test_offsets_that_were_set_back_have_no_rate() -> None:
     assert live.groups["g"].rates.catch_up_s(90) is None
 
 
+def test_a_group_at_rest_keeps_two_samples_and_its_rate_is_known() -> None:
+    live = LiveGroups()
+    for step in range(100):
+        at_once(live.take(topics(100), [group("g", 90)], 5_000 * step))
+    one = live.groups["g"]
+    assert ([sample.at_ms for sample in one.samples], one.rates, one.is_stuck) == ([0, 495_000], (0.0, 0.0), True)
+    at_once(live.take(topics(100), [group("g", 100)], 500_000))
+    assert (one.rates.committed_s, one.is_stuck) == (2.0, False)
+
+
 def test_the_worst_group_is_the_first() -> None:
     live = LiveGroups()
     for step in range(8):

@@ -53,7 +53,7 @@ def test_the_lag_comes_with_its_pace() -> None:
     assert sentences(found, live((0, 10, 20, 10), (10_000, 110, 70, 5)), {}, {"orders": 1})[1] == (
         "5 records are not read yet: 10.0 records a second are read, 5.0 are written, so the group catches up in 1 s."
     )
-    stuck = live(*((1_000 * step, 10, 20 + step, 10 + step) for step in range(5)))
+    stuck = live(*((5_000 * step, 10, 20 + step, 10 + step) for step in range(5)))
     assert sentences(found, stuck, {}, {"orders": 1})[1].endswith("nothing was committed lately.")
     assert sentences(described("Empty"), live(), {}, {})[0] == "The group has no members: nobody reads."
 
