@@ -222,6 +222,24 @@ async def test_what_the_console_of_a_server_shows_is_its_history(tmp_path: Path,
         server.stop()
 
 
+async def test_a_page_asks_for_the_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret", encoding="utf-8")
+    options = ["--http", "127.0.0.1:0", "--http-token", str(token), "--topic", "orders:2"]
+    server = MusterServer(tmp_path / "muster", QUICK, in_memory=True, arguments=options)
+    server.start()
+    try:
+        async with browsing() as page:
+            await page.open(f"{await door_of(server)}/#/topics")
+            for given in ("wrong", "secret"):
+                await page.until("document.querySelector('dialog[open] #token')")
+                await page.js(f"document.getElementById('token').value = {json.dumps(given)}")
+                await page.js("document.querySelector('dialog button').click()")
+            await page.until("document.querySelector('tbody')?.textContent.includes('orders')")
+    finally:
+        server.stop()
+
+
 LATENESS = """(() => {
     window.late = [];
     new MutationObserver((changes) => {

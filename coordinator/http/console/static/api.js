@@ -1,21 +1,24 @@
-// Asks the server. The token stays in the memory of this tab. Events arrive over one stream for each page.
+// Asks the server. Token and password stay in the memory of this tab. Events arrive over one stream for each page.
 
 import { ask, h } from "./dom.js";
 
-let token = sessionStorage.getItem("muster-token") ?? "";
+let authorization = sessionStorage.getItem("muster-authorization") ?? "";
 let asking = null;
 
 export class Failure extends Error {}
 
-const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});
+const headers = () => (authorization ? { Authorization: authorization } : {});
+const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 
 async function login() {
   asking ??= (async () => {
-    const input = h("input", { type: "password", autocomplete: "off", id: "token", required: true });
-    const given = await ask("This server asks for a token",
-      h("label", null, "The token of --http-token", input), [["Go on", "primary", () => input.value]]);
-    token = (given ?? "").trim();
-    sessionStorage.setItem("muster-token", token);
+    const user = h("input", { autocomplete: "username", id: "user" });
+    const secret = h("input", { type: "password", autocomplete: "current-password", id: "token" });
+    const given = await ask("This server asks who you are",
+      [h("label", null, "User (SCRAM); empty with a token", user), h("label", null, "Password, or the token of --http-token", secret)],
+      [["Go on", "primary", () => (user.value ? `Basic ${base64(`${user.value}:${secret.value}`)}` : `Bearer ${secret.value.trim()}`)]]);
+    authorization = given ?? "";
+    sessionStorage.setItem("muster-authorization", authorization);
     asking = null;
   })();
   await asking;
@@ -23,10 +26,10 @@ async function login() {
 
 async function request(path, options = {}) {
   for (;;) {
-    const sent = token;
+    const sent = authorization;
     const response = await fetch(path, { ...options, headers: { ...options.headers, ...headers() }, cache: "no-store" });
     if (response.status === 401) {
-      if (token === sent) await login();
+      if (authorization === sent) await login();
       continue;
     }
     return response;
