@@ -2,7 +2,8 @@
 
 const GONE = { member_left: "left", member_expired: "expired", member_removed: "removed" };
 
-export const slotOf = (member) => (member.instance ? `instance ${member.instance}` : `${member.client_id ?? ""} ${member.host ?? ""} ${member.member}`);
+// What stays the same when a process returns under another member id.
+const slotOf = (member) => (member.instance ? `instance ${member.instance}` : `${member.client_id ?? ""} ${member.host ?? ""}`);
 
 // Stays: {member, slot, from, to, how, silent, holds: [{from, to, assignment}]}. Rebalances: {id, from, to, text, cause}.
 // `members`: those of now. `from`, `until`: the shown time.
@@ -60,11 +61,13 @@ export function lanes(events, members, from, until) {
       stay.holds.push({ from: Math.max(stay.from, rebalances.at(-1)?.to ?? stay.from), to: null, assignment: one.assignment });
     }
   }
-  const rows = new Map();
+  // a member that comes after another one of its slot stands in the same row
+  const rows = [];
   for (const stay of stays) {
     if ((stay.to ?? until) < from || stay.from > until) continue;
-    if (!rows.has(stay.slot)) rows.set(stay.slot, []);
-    rows.get(stay.slot).push(stay);
+    const row = rows.find(([slot, earlier]) => slot === stay.slot && earlier.at(-1).to !== null && earlier.at(-1).to <= stay.from);
+    if (row) row[1].push(stay);
+    else rows.push([stay.slot, [stay]]);
   }
-  return { rows: [...rows.entries()], rebalances: rebalances.filter((one) => (one.to ?? until) >= from && one.from <= until) };
+  return { rows, rebalances: rebalances.filter((one) => (one.to ?? until) >= from && one.from <= until) };
 }

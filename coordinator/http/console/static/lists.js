@@ -5,6 +5,7 @@ import { cell, h, show, table } from "./dom.js";
 import { badge, clock, duration, number, owned, ago } from "./format.js";
 
 const PAGE = 100;
+const READERS = 50;
 const toGroup = (name) => h("a", { href: `#/groups/${encodeURIComponent(name)}` }, name || "(no name)");
 
 export function topics({ place, signal, repeat }) {
@@ -28,10 +29,10 @@ export function topic({ place, signal, repeat }, name) {
   place.append(h("h1", null, `Topic ${name}`), list);
   const hurry = repeat(10000, async () => {
     const answer = await get(`topics/${encodeURIComponent(name)}`, signal);
-    const readers = answer.groups.map((row) => h("tr", null, cell(toGroup(row.group), "name"), cell(badge(row.state)), cell(number(row.lag), "number")));
+    const readers = answer.groups.slice(0, READERS).map((row) => h("tr", null, cell(toGroup(row.group), "name"), cell(badge(row.state)), cell(number(row.lag), "number")));
     const rows = answer.partitions.map((row) => h("tr", null, cell(row.partition, "number"), cell(row.leader < 0 ? "none" : row.leader, "number"), cell(number(row.start), "number"), cell(number(row.end), "number"),
       cell(row.in_sync < row.replicas ? h("span", { class: "badge warn" }, `${row.in_sync} of ${row.replicas}`) : `${row.in_sync} of ${row.replicas}`)));
-    show(list, h("section", null, table("Groups that have committed offsets", [["Group"], ["State"], ["Lag", "number"]], readers)),
+    show(list, h("section", null, table(`${number(answer.groups.length)} groups have committed offsets here, most lag first`, [["Group"], ["State"], ["Lag", "number"]], readers)),
       h("section", null, table(`${number(answer.size)} partitions`, [["Partition", "number"], ["Leader", "number"], ["Start", "number"], ["End", "number"], ["In sync"]], rows)));
   });
   return { title: name, hurry };
