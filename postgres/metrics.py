@@ -30,7 +30,9 @@ class ClusterMetrics:
 
     def open_server(self, *given: Any, **named: Any) -> Server:
         """The server of the next node session."""
-        return Server(*given, observer=self._of_server, on_group_events=self._of_server.count_events, **named)
+        of_server = self._of_server
+        return Server(*given, observer=of_server, on_group_events=of_server.count_events,
+                      on_loaded=of_server.count_load, **named)  # fmt: skip
 
     def _server(self) -> Server | None:
         session: NodeSession | None = self.of_cluster.node_session

@@ -230,7 +230,7 @@ class TopApp(App[None]):
 
     def on_input_submitted(self, _: Input.Submitted) -> None:
         """Go back to the table."""
-        self.query_one("#groups", Table).focus()
+        self.screen_stack[0].query_one("#groups", Table).focus()
 
     def on_key(self, event: object) -> None:
         """End a search."""
@@ -241,8 +241,10 @@ class TopApp(App[None]):
             self.query_one("#groups", Table).focus()
 
     def action_search(self) -> None:
-        """Open the search."""
-        box = self.query_one("#search", Input)
+        """Open the search, in the list of groups."""
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+        box = self.screen_stack[0].query_one("#search", Input)
         box.add_class("open")
         box.focus()
 

@@ -8,7 +8,7 @@ from typing import Final
 from muster.coordinator.history.words import ranges
 from muster.coordinator.http.described_groups import Description
 from muster.coordinator.http.live_groups import ORDERS, LiveGroup
-from muster.pipeline.wording import NOT_KNOWN, duration, number
+from muster.pipeline.wording import NOT_KNOWN, duration, number, plural
 
 GROUPS: Final = ("GROUP", "TYPE", "STATE", "MEMBERS", "LAG", "READ/S", "WRITTEN/S", "CATCHES UP IN", "LAG BEFORE")
 MEMBERS: Final = ("MEMBER", "CLIENT", "HOST", "PARTITIONS", "EPOCH", "OWNS")
@@ -94,5 +94,5 @@ def summary(groups: Iterable[LiveGroup], brokers: int) -> str:
     some = list(groups)
     bad = sum(one.trouble > 0 for one in some)
     members, lag = sum(one.members for one in some), sum(one.lag for one in some)
-    known = (f"{brokers} brokers", f"{len(some):,} groups, {bad:,} in trouble", f"{members:,} members")
+    known = (plural(brokers, "broker"), f"{plural(len(some), 'group')}, {bad:,} in trouble", plural(members, "member"))
     return "  ".join((*known, f"{number(lag)} records behind"))

@@ -67,7 +67,9 @@ class ServerDoor:
 async def serve_without_door(config: Config, ready: Callable[[str, int], None]) -> None:
     """Serve as usual, call webhooks, and push metrics to a collector."""
     metrics = ServerMetrics()
-    server = Server(config, loaded=gc.freeze, observer=metrics, on_group_events=metrics.count_events)
+    server = Server(
+        config, loaded=gc.freeze, observer=metrics, on_group_events=metrics.count_events, on_loaded=metrics.count_load
+    )
     await serve(config, ready, server, beside=Watch(config, THIS_MACHINE.clock(), metrics, lambda: server))
 
 
@@ -76,7 +78,13 @@ def serving(address: DoorAddress) -> Serve:
 
     async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
         metrics = ServerMetrics()
-        server = Server(config, loaded=gc.freeze, observer=metrics, on_group_events=metrics.count_events)
+        server = Server(
+            config,
+            loaded=gc.freeze,
+            observer=metrics,
+            on_group_events=metrics.count_events,
+            on_loaded=metrics.count_load,
+        )
         await serve(config, ready, server, beside=ServerDoor(address, server, metrics))
 
     return serve_it

@@ -122,8 +122,12 @@ class GroupObservers:
         journal: Journal | None,
         on_group_events: Callable[[Sequence[Event], Now], object] | None = None,
         client_reports: ClientReports | None = None,
+        on_loaded: Callable[[int], object] | None = None,
     ) -> None:
-        """`client_reports`: what members have pushed about themselves, which may explain why they left."""
+        """`client_reports`: what members have pushed about themselves, which may explain why they left. `on_loaded` is
+        called with the time that the shard took to load, in ms.
+        """
+        self._on_loaded = on_loaded
         self.journal = journal
         self._client_reports = client_reports
         self.flush: Callable[[], None] = _nothing if journal is None else journal.flush
@@ -147,7 +151,9 @@ class GroupObservers:
         return event if report is None else event._replace(facts={**event.facts, **last_poll(report)})
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
-        """Report the load to the journal only: the server's log reports all shards at once."""
+        """Report the load to the journal and `on_loaded`: the server's log reports all shards at once."""
+        if self._on_loaded is not None:
+            self._on_loaded(took_ms)
         if self.journal is not None:
             self.journal.loaded(now, groups=groups, records=records, took_ms=took_ms)
 
@@ -170,7 +176,9 @@ class Histories:
         clock: Clock,
         on_group_events: Callable[[Sequence[Event], Now], object] | None = None,
         client_reports: ClientReports | None = None,
+        on_loaded: Callable[[int], object] | None = None,
     ) -> None:
+        self._on_loaded = on_loaded
         self._on_group_events = on_group_events
         self._client_reports = client_reports
         self._settings = settings
@@ -187,7 +195,7 @@ class Histories:
             if self._settings.muster_group_events_enable:
                 open_log = partial(self._topics.open.open_log, GROUP_EVENTS_TOPIC, index)
                 journal = Journal(index, open_log, self._clock, warn_unstable)
-            found = GroupObservers(journal, self._on_group_events, self._client_reports)
+            found = GroupObservers(journal, self._on_group_events, self._client_reports, self._on_loaded)
             self._observers[GROUP_EVENTS_TOPIC, index] = found
         observers: GroupObservers = found
         return observers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from muster.coordinator.api.observer import AnsweredRequest
 from muster.coordinator.api.registry import Repeats
@@ -26,6 +26,9 @@ from muster.protocol.errors import error_name
 SAMPLE_MS: Final = 100
 """How often the lateness of the event loop is measured."""
 SAMPLES: Final = 600
+LOADS: Final = 1_000
+"""How many loads of shards count for their mean and maximum."""
+_OF_OFFSETS: Final = (kinds.OFFSETS_EXPIRED, kinds.OFFSETS_DELETED)
 COUNTED_AT_ONCE: Final = 1_000
 HANDLER: Final = "handler"
 ANSWER: Final = "answer"
@@ -63,6 +66,10 @@ class ServerMetrics:
         self._errors: Counter[tuple[int, int]] = Counter()
         self._events: Counter[str] = Counter()
         self._subscribers: list[Callable[[Sequence[Event], Now], object]] = []
+        self._loads: deque[int] = deque(maxlen=LOADS)
+        """How long the latest shards took to load."""
+        self._offsets: Counter[str] = Counter()
+        """How many offsets were expired and deleted."""
         self._syncs = Histogram()
         self._late_ms: deque[int] = deque(maxlen=SAMPLES)
         self._late_in_all_ms = 0
@@ -102,9 +109,15 @@ class ServerMetrics:
         """Count the events of groups, and give them to the subscribers."""
         for event in events:
             self._events[event.kind] += 1
+            if event.kind in _OF_OFFSETS:
+                self._offsets[event.kind] += sum(map(len, _topics_of(event).values()))
         self.groups.count(events, now)
         for take in self._subscribers:
             take(events, now)
+
+    def count_load(self, took_ms: int) -> None:
+        """Count a shard of groups that has loaded."""
+        self._loads.append(took_ms)
 
     def watch(self, clock: Clock) -> None:
         """Measure how late the event loop is, and let repeated requests be timed, until `end`."""
@@ -171,12 +184,25 @@ class ServerMetrics:
         yield single(f"{prefix}_group_completed_rebalance_count", GAUGE, about, self._events[kinds.REBALANCE_COMPLETED])
         about = "New epochs of consumer groups."
         yield single(f"{prefix}_consumer_group_rebalance_count", GAUGE, about, self._events[kinds.EPOCH_BUMPED])
+        for name, kind in (("expiration", kinds.OFFSETS_EXPIRED), ("deletion", kinds.OFFSETS_DELETED)):
+            about = f"Offsets that were removed by {name}."
+            yield single(f"{prefix}_offset_{name}_count", GAUGE, about, self._offsets[kind])
+        loads = [*self._loads]
+        about = "The mean time, in ms, that the latest shards of groups took to load."
+        yield single(f"{prefix}_partition_load_time_avg", GAUGE, about, sum(loads) / len(loads) if loads else 0)
+        about = "The longest of these times, in ms."
+        yield single(f"{prefix}_partition_load_time_max", GAUGE, about, max(loads, default=0))
         about = "Syncs of logs to the disk, by duration."
         yield Metric("muster_sync_duration_seconds", HISTOGRAM, about, {(): self._syncs})
         about = "How late the event loop was, measured ten times a second; added up."
         yield single("muster_event_loop_late_seconds_total", COUNTER, about, self._late_in_all_ms / 1000)
         about = "The most that the event loop was late in the last minute."
         yield single("muster_event_loop_latest_seconds", GAUGE, about, max(self._late_ms, default=0) / 1000)
+
+
+def _topics_of(event: Event) -> dict[str, list[int]]:
+    topics: Any = event.facts["topics"]
+    return dict(topics)
 
 
 def _counting(server: Server, kafka: Callable[[Server], Job[list[Metric | Lines]]]) -> Job[list[Metric | Lines]]:
@@ -206,6 +232,8 @@ def _counting(server: Server, kafka: Callable[[Server], Job[list[Metric | Lines]
         Metric("muster_groups", GAUGE, "Groups that this process coordinates.", groups, ("type", "state")),
         Metric("muster_group_shards", GAUGE, "Partitions of __consumer_offsets: active ones are loaded.", shards,
                ("state",)),
+        Metric("kafka_server_group_coordinator_metrics_num_partitions", GAUGE,
+               "Partitions of __consumer_offsets that are loaded.", {("active",): shards["active",]}, ("state",)),
         single("muster_topics", GAUGE, "Topics of the cluster.", len(server.topics.by_name)),
         single("muster_partitions_led", GAUGE, "Partitions whose log this process has open, and leads.", led),
         single("muster_log_bytes", GAUGE, "Bytes of these logs.", log_bytes),
@@ -217,6 +245,7 @@ def _counting(server: Server, kafka: Callable[[Server], Job[list[Metric | Lines]
     ]  # fmt: skip
 
 
+_KAFKA_STATES: Final = (("active", "active"), ("loading", "inactive"))
 MAX_GROUPS: Final = 100
 """The most groups with figures of their members."""
 _OF_MEMBERS: Final[tuple[tuple[str, str, float, Callable[[list[float]], float], str], ...]] = (

@@ -72,12 +72,15 @@ class Server:
         loaded: Callable[[], object] = lambda: None,
         membership: Membership | None = None,
         on_group_events: Callable[[Sequence[Event], Now], object] | None = None,
+        on_loaded: Callable[[int], object] | None = None,
     ) -> None:
         """`intercept`, `observer`, `caches`: see `api.dispatch.Dispatcher`. `loaded` is called when all groups are
-        loaded, and when all transactional ids are loaded. `membership`: this process is one node of a cluster; None:
+        loaded, and when all transactional ids are loaded. `on_loaded` is called with the time that each shard of groups
+        took to load, in ms. `membership`: this process is one node of a cluster; None:
         the process is the whole cluster.
         """
         self._on_group_events = on_group_events
+        self._on_loaded = on_loaded
         self.config = config
         self.live = Live(config)
         self._loaded = loaded
@@ -201,7 +204,12 @@ class Server:
         )
         self.topics.load()
         self._histories = Histories(
-            config.settings(HistorySettings), self.topics, self.clock, self._on_group_events, self.client_reports
+            config.settings(HistorySettings),
+            self.topics,
+            self.clock,
+            self._on_group_events,
+            self.client_reports,
+            self._on_loaded,
         )
         await self._join(self._histories)
         self._reconfigured()

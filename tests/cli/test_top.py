@@ -84,7 +84,7 @@ async def test_the_keys_sort_search_and_open_a_group() -> None:
         await app.workers.wait_for_complete()
         await pilot.pause()
         assert names(app) == ["busy", "far", "calm"]
-        assert "broker:9092  1 brokers  3 groups, 1 in trouble  6 members  95 records behind" in text(app, "#summary")
+        assert "broker:9092  1 broker  3 groups, 1 in trouble  6 members  95 records behind" in text(app, "#summary")
         await pilot.press("l")
         assert names(app) == ["far", "busy", "calm"]
         await pilot.press("n")
@@ -106,6 +106,9 @@ async def test_the_keys_sort_search_and_open_a_group() -> None:
         assert column(app, "#history", 0) == ["09:14:05 b joined"]
         await pilot.press("escape")
         assert not isinstance(app.screen, GroupScreen)
+        await pilot.press("enter", "slash")
+        assert app.focused is app.query_one("#search", Input)
+        await pilot.press("escape")
         await pilot.press("question_mark", "plus", "minus", "q")
     assert app.return_code == 0
 

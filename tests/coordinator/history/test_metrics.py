@@ -18,6 +18,7 @@ from muster.coordinator.server.exposition import (
     single,
 )
 from muster.coordinator.server.group_figures import GroupFigures
+from muster.coordinator.server.metrics import ServerMetrics
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.jobs import at_once
 
@@ -128,6 +129,24 @@ def test_the_busiest_groups_have_figures_of_their_own() -> None:
         f'{expired}{{group=""}} 3',
         f'{expired}{{group="busy"}} 1',
     ]
+
+
+def test_loads_and_removed_offsets_have_kafkas_names() -> None:
+    metrics = ServerMetrics()
+    seen: list[str] = []
+    metrics.subscribe(lambda some, _: seen.extend(event.kind for event in some))
+    for took_ms in (10, 30):
+        metrics.count_load(took_ms)
+    metrics.count_events([Event(events.OFFSETS_EXPIRED, "g", {"topics": {"t": [0, 1], "u": [3]}})], NOW)
+    lines = text(*metrics._counted()).splitlines()
+    prefix = "kafka_server_group_coordinator_metrics"
+    assert [line for line in lines if line.startswith((f"{prefix}_partition_load", f"{prefix}_offset"))] == [
+        f"{prefix}_offset_expiration_count 3",
+        f"{prefix}_offset_deletion_count 0",
+        f"{prefix}_partition_load_time_avg 20",
+        f"{prefix}_partition_load_time_max 30",
+    ]
+    assert seen == [events.OFFSETS_EXPIRED]
 
 
 @pytest.mark.parametrize("most", [0, 2])
