@@ -15,13 +15,15 @@ GIVEN = {"NoClient": 0, "_warn": 3, "_report": 0, "_begin": 1}
 """Functions that log a message which their callers give them, and its place among the arguments."""
 
 
+BUG = ", because of a bug in the server"
+"""All messages that end so have one entry."""
 LOGS = re.compile(rf"log(?:ger)?\.(?:{'|'.join(LEVELS)})\(|{'|'.join(GIVEN)}")
 
 
 def text_of(node: ast.expr | None) -> str | None:
     """The message of a log call, with … in place of values; None: the message is a variable."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
+        return f"…{BUG}" if node.value.endswith(BUG) else node.value
     if isinstance(node, ast.JoinedStr):
         parts = [str(one.value) if isinstance(one, ast.Constant) else "…" for one in node.values]
         return "".join(parts)
