@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from muster.client.connection import Connection, RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient, Partition
 from muster.client.list_offsets import EARLIEST, LATEST, Lookup
+from muster.coordinator.http.described_groups import Description, Member, classic_group, newer_group
 from muster.coordinator.http.kafka_metrics import GroupRow, PartitionRow, TopicRow
 from muster.protocol.api import ApiKey
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -43,13 +44,16 @@ class ClusterRows(NamedTuple):
     brokers: int
     topics: list[TopicRow]
     groups: list[GroupRow]
+    members: dict[str, list[Member]]
+    """The members of each group that could be described."""
 
 
 def read_cluster(client: KafkaClient) -> ClusterRows:
     """Read all topics and groups. Raises RequestFailed."""
     topics = _topics(client)
     nodes = client.every_node()
-    return ClusterRows(len(nodes), topics, [row for node in nodes for row in _groups_of(node)])
+    members: dict[str, list[Member]] = {}
+    return ClusterRows(len(nodes), topics, [row for node in nodes for row in _groups_of(node, members)], members)
 
 
 def _topics(client: KafkaClient) -> list[TopicRow]:
@@ -78,8 +82,8 @@ def _topics(client: KafkaClient) -> list[TopicRow]:
     ]
 
 
-def _groups_of(node: Connection) -> Iterator[GroupRow]:
-    """The groups that a node coordinates."""
+def _groups_of(node: Connection, members: dict[str, list[Member]]) -> Iterator[GroupRow]:
+    """The groups that a node coordinates. Their members are added to `members`."""
     answer = node.ask(ApiKey.LIST_GROUPS, ListGroupsRequest())
     if answer.error_code:
         raise RequestFailed(f"{node.address} does not list its groups: {sentence(answer.error_code)}")
@@ -94,17 +98,21 @@ def _groups_of(node: Connection) -> Iterator[GroupRow]:
             described = _described(node, kind, some)
             offsets = _share_offsets(node, some) if kind == SHARE else _offsets(node, some)
             for name in some:
-                state, members = described.get(name, (states[name], 0))
-                yield GroupRow(name, kind, states[name] or state, members, offsets.get(name, {}).items())
+                found = described.get(name)
+                if found is not None:
+                    members[name] = found.members
+                state, count = (states[name], 0) if found is None else (found.state, len(found.members))
+                yield GroupRow(name, kind, states[name] or state, count, offsets.get(name, {}).items())
 
 
-def _described(node: Connection, kind: str, names: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """State and number of members by group."""
+def _described(node: Connection, kind: str, names: Sequence[str]) -> dict[str, Description]:
+    """The groups by name."""
     if kind not in _DESCRIBE or not node.supports(_DESCRIBE[kind][0]):
         return {}
     key, request = _DESCRIBE[kind]
     answer = node.ask(key, request(list(names)))
-    return {one.group_id: (one.group_state, len(one.members)) for one in answer.groups if not one.error_code}
+    found = [one for one in answer.groups if not one.error_code]
+    return {one.group_id: classic_group(one) if kind == CLASSIC else newer_group(kind, one) for one in found}
 
 
 def _offsets(node: Connection, names: Sequence[str]) -> dict[str, Offsets]:

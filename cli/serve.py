@@ -124,7 +124,7 @@ def _is_watched(config: Config, door: DoorAddress | None) -> bool:
     if door is None and not has_collector and config.value("muster.alerts.webhooks") is None:
         return False
     # only watched servers need these imports
-    from muster.coordinator.alerts.watching import TOKEN_OF_WEBHOOKS, checked
+    from muster.coordinator.alerts.reporting import TOKEN_OF_WEBHOOKS, checked
     from muster.coordinator.http.address import read_token
     from muster.coordinator.http.otlp_push import push_of
 

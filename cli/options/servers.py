@@ -164,12 +164,13 @@ try  local_cluster.command:run  an embedded PostgreSQL and several nodes over it
 _EXPORTER: Final = """
 exporter  exporter:run  metrics of any Kafka cluster over HTTP
     | Serve metrics of a cluster at /metrics, under kafka_exporter's names, for groups of all types. Each scrape reads
-    | the cluster. Prints one line, `muster ready HOST:PORT`, when it listens; SIGTERM ends it.
+    | the cluster. Alerts about groups (docs/alerts.md) are at /api/v1/alerts, and webhooks get them. Prints one line,
+    | `muster ready HOST:PORT`, when it listens; SIGTERM ends it.
     --bootstrap-server HOST:PORT[,…]  servers of the cluster (default: %(default)s)
     --command-config FILE  a client.properties as Kafka's tools have it: TLS, SASL
     --http ADDRESS  where to listen: as of muster serve (default: %(default)s)
     --http-token FILE  the file with the token that clients must send
-    --config FILE  a server.properties with the ssl.keystore.* of an https address
+    --config FILE  a server.properties with muster.alerts.*, and the ssl.keystore.* of an https address
     --log-level LEVEL  log lines of this level and above (default: info)
 """
 _CONSOLE: Final = """

@@ -5,26 +5,22 @@ The rules run in a thread. The event loop only notes events, and looks at groups
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
 
 import structlog
 
-from muster.coordinator.alerts.book import FIRING, Alert, AlertBook, Report, alert_of
+from muster.coordinator.alerts.book import Alert, alert_of
 from muster.coordinator.alerts.group_watch import GroupWatch
-from muster.coordinator.alerts.quiet_times import is_quiet, quiet_time
+from muster.coordinator.alerts.reporting import AlertReports, webhooks_of
 from muster.coordinator.alerts.sampling import Watches, see_commits, see_members
 from muster.coordinator.alerts.settings import AlertSettings
-from muster.coordinator.alerts.webhooks import CONTENT_TYPE, Webhooks, urls_of
-from muster.coordinator.config import Config, ConfigError
+from muster.coordinator.alerts.webhooks import Webhooks
+from muster.coordinator.config import Config
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.net.http_get import http_send
-from muster.coordinator.net.jwks_source import FetchThread
-from muster.coordinator.server.exposition import COUNTER, GAUGE, Metric
 from muster.coordinator.server.server import Server
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock, Timer
@@ -49,44 +45,17 @@ MAX_WATCHED: Final = 20_000
 JUDGED_AT_ONCE: Final = 50
 """How many groups the thread judges before others may use the thread."""
 _CHANGES: Final = frozenset({events.REBALANCE_COMPLETED, events.EPOCH_RECONCILED, events.GROUP_EMPTIED})
-TOKEN_OF_WEBHOOKS: Final = "muster.alerts.token.file"
 _LOSSES: Final = frozenset({events.MEMBER_EXPIRED, events.MEMBER_REMOVED})
 _Waiting = list[tuple[Event, int]]
-
-
-def checked(config: Config) -> AlertSettings:
-    """The settings of alerts. Raises ConfigError."""
-    settings = config.settings(AlertSettings)
-    urls_of(settings.muster_alerts_webhooks)
-    try:
-        for one in settings.muster_alerts_quiet_times:
-            quiet_time(one)
-    except ValueError as error:
-        raise ConfigError(f"muster.alerts.quiet.times: {error}") from error
-    return settings
-
-
-def sender(token: str | None) -> Callable[[str, bytes], None]:
-    """The function that sends an event to a URL, with a token in its headers."""
-    import ssl  # with webhooks only: this import takes some time
-
-    context = ssl.create_default_context()
-    headers = {"Content-Type": CONTENT_TYPE} | ({} if token is None else {"Authorization": f"Bearer {token}"})
-
-    def send(url: str, body: bytes) -> None:
-        http_send(url, body, headers, context)
-
-    return send
 
 
 class GroupAlerts:
     """See the module. `take` is to get all events of groups (`ServerMetrics.subscribe`)."""
 
     def __init__(self, settings: AlertSettings, webhooks: Webhooks) -> None:
-        self.book = AlertBook(settings.muster_alerts_repeat_ms)
+        self.reports = AlertReports(settings, webhooks)
+        self.book = self.reports.book
         self._is_enabled = settings.muster_alerts_enable
-        self._quiet_times = [quiet_time(one) for one in settings.muster_alerts_quiet_times]
-        self._webhooks = webhooks
         self._server: Server | None = None
         self._watches: Watches = {}
         self._waiting: _Waiting = []
@@ -101,15 +70,7 @@ class GroupAlerts:
     @classmethod
     def of(cls, config: Config, clock: Clock, token: str | None) -> GroupAlerts:
         """The alerts of a configuration that was `checked`. `token`: what webhooks get in their headers."""
-        settings = config.settings(AlertSettings)
-        urls = urls_of(settings.muster_alerts_webhooks)
-        loop = asyncio.get_running_loop()
-
-        def new_worker() -> FetchThread:
-            return FetchThread(loop.call_soon_threadsafe)
-
-        send: Callable[[str, bytes], object] = sender(token) if urls else lambda *_: None
-        return cls(settings, Webhooks(urls, send, clock, new_worker))
+        return cls(config.settings(AlertSettings), webhooks_of(config, clock, token))
 
     # ---- taking events
 
@@ -149,7 +110,7 @@ class GroupAlerts:
         if self._timer is not None:
             self._timer.cancel()
         self.closed = True
-        self._webhooks.stop()
+        self.reports.stop()
 
     def look(self, server: Server) -> Job[None]:
         """Judge all groups once."""
@@ -167,7 +128,7 @@ class GroupAlerts:
         if self._storms or any(event.kind in _LOSSES for event, _ in some):
             self._storms, self._moments = yield OffloadedWork(partial(_storms, [*self._watches.items()], now_ms))
         found = yield from self._judge(now_ms)
-        self._report(self.book.begins_and_ends(found, now_ms), server, now_ms)
+        self.reports.take(found, server.node.cluster.cluster_id, now_ms)
 
     def _feed(self, some: _Waiting) -> Job[None]:
         watches, rows = self._watches, iter(some)
@@ -191,30 +152,6 @@ class GroupAlerts:
             for group_id in idle:
                 self._watches.pop(group_id, None)
         return found
-
-    # ---- reporting
-
-    def _report(self, changes: Iterable[Report], server: Server, now_ms: int) -> None:
-        for status, alert in changes:
-            about = {"rule": alert.rule} | ({} if alert.group is None else {"group": alert.group})
-            if status == FIRING:
-                advice = {} if alert.advice is None else {"advice": alert.advice}
-                log.warning("a group needs help", **about, what=alert.text, **advice)
-            else:
-                log.info("a group needs no help any more", **about, what=alert.text)
-        to_send = self.book.to_send(now_ms, is_quiet=is_quiet(self._quiet_times, now_ms))
-        self._webhooks.report(to_send, server.node.cluster.cluster_id, now_ms)
-
-    def metrics(self) -> Iterator[Metric]:
-        """The present metrics."""
-        alerts = {(one.group or "", one.rule): 1 for one in self.book.open()}
-        about = "1: the group needs help, by the rule of an alert. The group without a name is several groups."
-        yield Metric("muster_alerts", GAUGE, about, alerts, ("group", "rule"))
-        begun = {(rule,): count for rule, count in self.book.counts.items()}
-        yield Metric("muster_alerts_total", COUNTER, "Alerts that have begun.", begun, ("rule",))
-        outcomes = {(outcome,): count for outcome, count in self._webhooks.counts.items()}
-        about = "Events for webhooks, by outcome: sent, retried or lost."
-        yield Metric("muster_alert_events_total", COUNTER, about, outcomes, ("outcome",))
 
 
 def _feed(some: _Waiting, watches: Watches) -> None:

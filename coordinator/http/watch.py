@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Sequence
 
-from muster.coordinator.alerts.watching import TOKEN_OF_WEBHOOKS, GroupAlerts, checked
+from muster.coordinator.alerts.reporting import TOKEN_OF_WEBHOOKS, checked
+from muster.coordinator.alerts.watching import GroupAlerts
 from muster.coordinator.config import Config
 from muster.coordinator.http.address import read_token
 from muster.coordinator.http.kafka_metrics import kafka_metrics
@@ -59,7 +60,7 @@ class Watch:
 
     async def collect(self) -> list[Metric | Lines]:
         """All present metrics."""
-        return [*await self._collect(), *self.alerts.metrics()]
+        return [*await self._collect(), *self.alerts.reports.metrics()]
 
     async def start(self) -> None:
         """Begin: the server has started, or is not there yet."""

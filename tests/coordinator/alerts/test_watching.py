@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.alerts.book import ENDED_MS, FIRING
 from muster.coordinator.alerts.event_values import value_of
+from muster.coordinator.alerts.reporting import checked
 from muster.coordinator.alerts.settings import AlertSettings
-from muster.coordinator.alerts.watching import GroupAlerts, checked
+from muster.coordinator.alerts.watching import GroupAlerts
 from muster.coordinator.alerts.webhooks import Webhooks
 from muster.coordinator.config import ConfigError, load
 from muster.coordinator.groups.common import events
@@ -62,7 +63,7 @@ async def test_a_group_that_is_stuck_is_logged_served_and_sent_and_ends() -> Non
                 ("a group needs help", "stuck", "g")
             ]
             assert [(one["type"], one["subject"]) for one in sent] == [(f"muster.alert.{FIRING}", "g")]
-            assert {metric.name: metric.samples for metric in alerts.metrics()} == {
+            assert {metric.name: metric.samples for metric in alerts.reports.metrics()} == {
                 "muster_alerts": {("g", "stuck"): 1},
                 "muster_alerts_total": {("stuck",): 1},
                 "muster_alert_events_total": {("sent",): 1},
