@@ -266,6 +266,7 @@ INNER = {
     "alerts/group_watch.FENCES_KEPT",
     "alerts/group_watch.INSTANCES_KEPT",
     "alerts/group_watch.KEPT_MS",
+    "alerts/remembering.MAX_REMEMBERED",
     "alerts/sampling.LOOKED_AT_ONCE",
     "alerts/watching.JUDGED_AT_ONCE",
     "alerts/webhooks.LONGEST_WAIT_MS",

@@ -62,6 +62,11 @@ class GroupWatch:
             if event.kind == events.MEMBER_REPLACED:
                 self._took_over(value["member"])
 
+    def remember(self, value: Mapping[str, Any]) -> None:
+        """Take an event of the history."""
+        self.has_news = True
+        self._reader.feed(value)
+
     def _took_over(self, member: Mapping[str, Any]) -> None:
         instance = member["instance"]
         if instance is None or (instance not in self._hosts and len(self._hosts) >= INSTANCES_KEPT):

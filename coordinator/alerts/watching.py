@@ -13,7 +13,8 @@ from typing import Final
 import structlog
 
 from muster.coordinator.alerts.book import Alert, alert_of
-from muster.coordinator.alerts.group_watch import GroupWatch
+from muster.coordinator.alerts.group_watch import KEPT_MS, GroupWatch
+from muster.coordinator.alerts.remembering import remember
 from muster.coordinator.alerts.reporting import AlertReports, webhooks_of
 from muster.coordinator.alerts.sampling import Watches, see_commits, see_members
 from muster.coordinator.alerts.settings import AlertSettings
@@ -60,6 +61,8 @@ class GroupAlerts:
         self._watches: Watches = {}
         self._waiting: _Waiting = []
         self._timer: Timer | None = None
+        self._is_new = True
+        """Whether the history of the server was not read yet."""
         self._looks = 0
         self._is_looking = False
         self.closed = False
@@ -92,6 +95,7 @@ class GroupAlerts:
         if server is not self._server:
             self._server = server
             self._watches.clear()
+            self._is_new = True
             self._is_looking = False
         if server is not None and server.nodes and not self._is_looking:
             self._is_looking = True
@@ -116,6 +120,9 @@ class GroupAlerts:
         """Judge all groups once."""
         now_ms = server.clock.now().wall_ms
         some, self._waiting = self._waiting, []
+        if self._is_new:
+            self._is_new = False
+            yield from remember(server, self._watches, now_ms - KEPT_MS, some[0][1] if some else now_ms)
         changed = {event.group_id for event, _ in some if event.kind in _CHANGES}
         yield from self._feed(some)
         for group_id in changed:

@@ -20,6 +20,7 @@ from muster.coordinator.alerts.webhooks import Webhooks
 from muster.coordinator.config import ConfigError, load
 from muster.coordinator.groups.common import events
 from muster.coordinator.history import schema
+from muster.coordinator.server import group_snapshots
 from muster.coordinator.server.metrics import ServerMetrics
 from muster.coordinator.system.clock import LoopClock, ManualClock
 from muster.coordinator.system.jobs import to_its_end
@@ -29,6 +30,7 @@ from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import NewRecord
 from tests.coordinator.groups.harness import GroupHarness
 from tests.e2e.aio import consuming
+from tests.e2e.ledger import eventually
 from tests.testcontrol.server import bootstrap, controlled
 
 
@@ -92,6 +94,29 @@ async def test_the_commits_and_the_members_of_a_running_group_are_seen() -> None
                 ("orders", 0, 2, "c")
             ]
             assert watch.owners == {("orders", 0): "c", ("orders", 1): "c"}
+
+
+async def test_what_happened_before_a_restart_is_read_from_the_history() -> None:
+    async with controlled() as found:
+        server = found.server
+        async with consuming(bootstrap(found), "orders", group_id="g", client_id="c"):
+            await found.groups.wait_stable("g", members=1, partitions="orders")
+        await eventually(lambda: found.groups.describe("g").state == "Empty")
+        alerts = GroupAlerts(AlertSettings(), Webhooks([], lambda *_: None, ManualClock(), AtOnce))
+        clock = ManualClock()
+        alerts.watch(clock, lambda: server)
+        (joined,) = (event for event in await history(found, "g") if event["kind"] == "member_joined")
+        await to_its_end(server.job_queue, alerts.look(server))
+        watch = alerts._watches["g"]
+        assert [one.who.member_id for one in watch._reader.all_stays()] == [joined["member"]["member"]]
+        assert [one.cause for one in watch._reader.rebalances] == ["member_joined", "member_left"]
+        assert len(watch._reader.rebalances) == 2  # another look reads nothing again
+        await to_its_end(server.job_queue, alerts.look(server))
+        assert len(watch._reader.rebalances) == 2
+
+
+async def history(found: ServerControl, group: str) -> list[dict[str, Any]]:
+    return [event for some in group_snapshots.events(found.server, group) for event in some]
 
 
 def test_the_values_of_events_are_those_of_the_history() -> None:
