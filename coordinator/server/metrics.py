@@ -184,9 +184,9 @@ class ServerMetrics:
         yield single(f"{prefix}_group_completed_rebalance_count", GAUGE, about, self._events[kinds.REBALANCE_COMPLETED])
         about = "New epochs of consumer groups."
         yield single(f"{prefix}_consumer_group_rebalance_count", GAUGE, about, self._events[kinds.EPOCH_BUMPED])
-        for name, kind in (("expiration", kinds.OFFSETS_EXPIRED), ("deletion", kinds.OFFSETS_DELETED)):
-            about = f"Offsets that were removed by {name}."
-            yield single(f"{prefix}_offset_{name}_count", GAUGE, about, self._offsets[kind])
+        for how, kind in (("expiration", kinds.OFFSETS_EXPIRED), ("deletion", kinds.OFFSETS_DELETED)):
+            about = f"Offsets that were removed by {how}."
+            yield single(f"{prefix}_offset_{how}_count", GAUGE, about, self._offsets[kind])
         loads = [*self._loads]
         about = "The mean time, in ms, that the latest shards of groups took to load."
         yield single(f"{prefix}_partition_load_time_avg", GAUGE, about, sum(loads) / len(loads) if loads else 0)
