@@ -132,7 +132,14 @@ def _of_another_type(node: Connection, group_id: str, classic: Any) -> Descripti
 
 
 def share_offsets(client: KafkaClient, group_id: str) -> dict[Partition, tuple[int, int | None]]:
-    """Start offset and lag of each partition of a share group. Lag None: not reported. Raises RequestFailed."""
+    """Start offset and lag of each partition in which a share group has begun. Lag None: not reported. Raises
+    RequestFailed.
+    """
+    return {place: row for place, row in share_partitions(client, group_id).items() if row[0] != NOT_KNOWN}
+
+
+def share_partitions(client: KafkaClient, group_id: str) -> dict[Partition, tuple[int, int | None]]:
+    """Start offset (NOT_KNOWN: the group has not begun there) and lag of each partition of a share group."""
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group_id, None)])
     _, answer = client.ask_coordinator(
         group_id, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request, lambda answer: [one.error_code for one in answer.groups]
@@ -145,5 +152,5 @@ def share_offsets(client: KafkaClient, group_id: str) -> dict[Partition, tuple[i
         (topic.topic_name, one.partition_index): (one.start_offset, one.lag if one.lag != NOT_KNOWN else None)
         for topic in sorted(row.topics, key=lambda topic: topic.topic_name)
         for one in sorted(topic.partitions, key=lambda one: one.partition_index)
-        if not one.error_code and one.start_offset != NOT_KNOWN
+        if not one.error_code
     }

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from muster.cli.groups.read_groups import share_offsets
+from muster.cli.groups.read_groups import NOT_KNOWN, share_partitions
 from muster.cli.groups.share_log import STATE_LOG, entries, range_of
 from muster.client.connection import RequestFailed
 from muster.client.fetch import first_record
@@ -32,7 +32,8 @@ HEAD: Final = ("TOPIC", "PARTITION", "START", "END", "LAG", "IN FLIGHT", "RETRIE
 
 
 class PartitionRecords(NamedTuple):
-    """The records of one partition. None stands for what is not known; no oldest record: all are done.
+    """The records of one partition. None stands for what is not known; no oldest record: all are done. Without a start
+    offset, the group has not begun there.
 
     `in_flight`: records that members hold; `held`: how many each of them holds. `retried`: records with
     failed deliveries that are not done. `oldest_offset`: the oldest unacknowledged record, with its time.
@@ -40,7 +41,7 @@ class PartitionRecords(NamedTuple):
 
     topic: str
     partition: int
-    start_offset: int
+    start_offset: int | None
     end_offset: int | None
     lag: int | None
     in_flight: int | None
@@ -69,11 +70,12 @@ _UNKNOWN: Final = _Known(None, None, None, -1)
 
 
 def share_records(client: KafkaClient, group_id: str) -> list[PartitionRecords]:
-    """The records of each partition in which the group has begun. Raises RequestFailed.
+    """The records of each partition of the group. Raises RequestFailed.
 
     Kafka reports no start offset before the first acknowledgement; a leader of Muster does.
     """
-    starts = share_offsets(client, group_id)
+    every = share_partitions(client, group_id)
+    starts = {place: row for place, row in every.items() if row[0] != NOT_KNOWN}
     live = _live(client, group_id)
     begun = {place: (its.start_offset, None) for place, its in (live or {}).items() if place not in starts}
     ends = end_offsets(client, [*starts, *begun])
@@ -93,10 +95,12 @@ def share_records(client: KafkaClient, group_id: str) -> list[PartitionRecords]:
         base = _UNKNOWN if live is None else _NOTHING_OPEN
         known[place] = base._replace(retried=found.retried, first_open=found.first_open)
     leaders = {(name, one.partition_index): one.leader_id for name, its in topics.items() for one in its.partitions}
-    return [
+    rows = [
         _row(client, place, start, ends.get(place), lag, known[place], leaders.get(place, -1))
-        for place, (start, lag) in sorted(starts.items())
+        for place, (start, lag) in starts.items()
     ]
+    rows += [PartitionRecords(*place, *[None] * 8) for place in every if place not in starts]
+    return sorted(rows, key=lambda row: row[:2])
 
 
 def _row(
@@ -159,12 +163,13 @@ def _logged(client: KafkaClient, keys: Mapping[StateKey, Partition]) -> Iterator
 
 def as_json(rows: Sequence[PartitionRecords], now_ms: int) -> dict[str, Any]:
     """The rows, and their sums, for JSON."""
-    oldest = _oldest(rows)
+    oldest, begun = _oldest(rows), [one for one in rows if one.start_offset is not None]
     return {
-        "lag": _sum(one.lag for one in rows),
-        "in_flight": _sum(one.in_flight for one in rows),
-        "retried": _sum(one.retried for one in rows),
+        "lag": _sum(one.lag for one in begun),
+        "in_flight": _sum(one.in_flight for one in begun),
+        "retried": _sum(one.retried for one in begun),
         "oldest_age_ms": None if oldest is None else _age_ms(oldest, now_ms),
+        "not_begun": len(rows) - len(begun),
         "partitions": [one._asdict() for one in rows],
     }
 
@@ -180,7 +185,8 @@ def cells(rows: Iterable[PartitionRecords], now_ms: int) -> list[tuple[object, .
 
 def sentence(rows: Sequence[PartitionRecords], now_ms: int) -> str:
     """The sums of all partitions, in words."""
-    lag, in_flight, retried = (_sum(one[place] for one in rows) for place in (4, 5, 6))
+    begun = [one for one in rows if one.start_offset is not None]
+    lag, in_flight, retried = (_sum(one[place] for one in begun) for place in (4, 5, 6))
     parts = [
         "the lag is not known" if lag is None else f"lag {plural(lag, 'record')}",
         "how many are in flight is not known" if in_flight is None else f"{in_flight} in flight{_holders(rows)}",
@@ -191,6 +197,8 @@ def sentence(rows: Sequence[PartitionRecords], now_ms: int) -> str:
     if oldest is not None:
         place = f"offset {oldest.oldest_offset} of {oldest.topic}-{oldest.partition}"
         parts.append(f"the oldest unacknowledged record is {seconds(_age_ms(oldest, now_ms) or 0)} old ({place})")
+    if len(begun) < len(rows):
+        parts.append(f"the group has not begun in {plural(len(rows) - len(begun), 'partition')}")
     return ", ".join(parts)
 
 

@@ -50,7 +50,8 @@ async def test_the_records_of_a_group_are_shown(capsys: Capture, monkeypatch: Pa
     async with running(topics=["t:1"]) as server:
         append(server, "t", 10, 2 * MINUTE_MS)
         async with share_member(server, "g", "w", "t") as member:
-            assert (await records(server, capsys))["partitions"] == []
+            nothing = await records(server, capsys)
+            assert (nothing["lag"], nothing["not_begun"], nothing["partitions"][0]["start_offset"]) == (0, 1, None)
             assert await member.fetch() == [(0, 0, 9, 1)]
             begun = await records(server, capsys)
             assert (begun["partitions"][0]["start_offset"], begun["lag"], begun["in_flight"]) == (0, 10, 10)
@@ -103,12 +104,14 @@ def test_what_is_not_known_is_said() -> None:
         "(offset 7 of t-1)"
     )
     assert as_json(rows, 3_000)["lag"] is None
+    rows.append(PartitionRecords("t", 2, *[None] * 8))
+    assert sentence(rows, 3_000).endswith("(offset 7 of t-1), the group has not begun in 1 partition")
     many = [rows[1]._replace(in_flight=21, held={f"m{at}": at for at in range(1, 7)})]
     assert "21 in flight (6 with m6, 5 with m5, 4 with m4, 3 with m3, 2 with m2, the others with 1 more)" in sentence(
         many, 3_000
     )
-    assert [row[-1] for row in cells(rows, 3_000)] == [None, "2 s"]
-    assert sentence(rows[1:], 3_000).startswith(
+    assert [row[-1] for row in cells(rows, 3_000)] == [None, "2 s", None]
+    assert sentence(rows[1:2], 3_000).startswith(
         "lag 2 records, 1 in flight (1 with w), 1 delivered before in vain, the oldest"
     )
 
