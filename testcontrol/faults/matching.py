@@ -16,16 +16,22 @@ from muster.testcontrol.errors import WrongFault
 
 _MEMBERSHIP: Final = (
     ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
 )  # fmt: skip
 _OFFSETS: Final = (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_DELETE, ApiKey.TXN_OFFSET_COMMIT)
 _LOOKS: Final = (
     ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.SHARE_GROUP_DESCRIBE,
 )  # fmt: skip
 FAMILIES: Final[Mapping[str, tuple[int, ...]]] = {
     "groups": (*_MEMBERSHIP, *_OFFSETS, *_LOOKS),
     "membership": _MEMBERSHIP,
     "offsets": _OFFSETS,
     "consumer": (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE),
+    "share": (
+        ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    ),
     "transactions": (
         ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN,
         ApiKey.TXN_OFFSET_COMMIT, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS,
@@ -108,7 +114,8 @@ class Request:
             if isinstance(row, str):
                 found.append(row)
                 continue
-            name = getattr(row, "name", None) or getattr(row, "topic", None)
+            names = (getattr(row, field, None) for field in ("name", "topic", "topic_name"))
+            name = next(filter(None, names), None)
             topic_id = getattr(row, "topic_id", ZERO_UUID)
             if not name and topic_id != ZERO_UUID:
                 name = self._name_of(topic_id)
@@ -116,6 +123,8 @@ class Request:
                 found.append(name)
         if self.api_key == ApiKey.FETCH:
             found += self._fetched_topics()
+        if self.api_key == ApiKey.SHARE_FETCH:
+            found += self._shared_topics()
         return found
 
     def _topic_rows(self) -> Iterator[Any]:
@@ -132,6 +141,13 @@ class Request:
             name = key[0] or self._name_of(key[1])
             if name:
                 yield name
+
+    def _shared_topics(self) -> Iterator[str]:
+        shares, message = self.node.share_partitions, self.message
+        session = None if shares is None else shares.sessions.find(message.group_id or "", message.member_id or "")
+        for row in () if session is None else session.rows.values():
+            if row.topic is not None:
+                yield row.topic
 
     def _name_of(self, topic_id: bytes) -> str | None:
         topic = self.node.topics.state.topics_by_id.get(topic_id)

@@ -39,11 +39,12 @@ from muster.testcontrol.faults.older_broker import OlderBroker
 from muster.testcontrol.faults.rule import once, times, until_released
 from muster.testcontrol.server_control import ServerControl
 from tests.support.muster import Client, connected, until
+from tests.support.share_members import share_member
 from tests.testcontrol.faults.samples import request_of
 from tests.testcontrol.server import controlled
 
 COMMIT = Match(api="OffsetCommit")
-KEYS = dict.fromkeys(key for family in ("groups", "transactions", "records") for key in FAMILIES[family])
+KEYS = dict.fromkeys(key for family in ("groups", "share", "transactions", "records") for key in FAMILIES[family])
 
 
 @pytest.fixture
@@ -95,7 +96,9 @@ async def test_an_error_replaces_the_handler_and_cached_answers(server: ServerCo
 
 
 @pytest.mark.parametrize("key", KEYS)
-async def test_every_api_of_groups_transactions_and_records_can_be_refused(server: ServerControl, key: int) -> None:
+async def test_every_api_of_groups_shares_transactions_and_records_can_be_refused(
+    server: ServerControl, key: int
+) -> None:
     name = api(key).name
     server.faults.add(Match(api=name), Error("COORDINATOR_NOT_AVAILABLE"), once())
     async with connected(server.server) as client:
@@ -103,6 +106,16 @@ async def test_every_api_of_groups_transactions_and_records_can_be_refused(serve
     codes = error_counts(key, answer)
     assert ErrorCode.COORDINATOR_NOT_AVAILABLE in codes or "partition_error_code=15" in str(answer)
     assert [hit["api"] for hit in server.faults.log.after()] == [name]
+
+
+async def test_a_rule_for_a_topic_hits_the_fetch_of_a_share_session(server: ServerControl) -> None:
+    async with share_member(server.server, "g", "w", "orders") as member:
+        await member.fetch(max_wait_ms=0)
+        rule = server.faults.add(Match(api="share", topic="orders", group="g", member="w"), Error("NOT_COORDINATOR"))
+        other = server.faults.add(Match(api="ShareFetch", topic="bills"), Error("NOT_COORDINATOR"))
+        with pytest.raises(AssertionError, match="error_code=16"):
+            await member.fetch(max_wait_ms=0)
+        assert (rule.hits, other.hits) == (1, 0)
 
 
 async def test_a_rule_hits_only_matching_requests(server: ServerControl, client: Client) -> None:
