@@ -1,28 +1,26 @@
 """Makes tables again that are older than the staged log, with the functions of `tables`.
 
-Tables about single groups are made for the buckets with new rows. Tables that depend on the time are made for all
+A short log needs no job of Spark: this process makes the tables. Tables about single groups are made for the buckets
+with new rows. Tables that depend on the time are made for all
 groups. The ends of the topics are used once all commits up to the request for them are staged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from typing import Final, NamedTuple
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 from muster.pipeline.follow.manifest import BUCKETS, WHOLE, Manifest, rebuilt
 from muster.pipeline.follow.staging import (
     SHARE_STATE,
-    bucket_of,
     reached,
     staged,
     staged_others,
     staged_transactions,
 )
-from muster.pipeline.follow.store import BUCKET, Store
-from muster.pipeline.published import published
+from muster.pipeline.follow.store import Store
+from muster.pipeline.frames import DataFrame, F, frame_of, in_this_process, is_here
 from muster.pipeline.sources.cluster import Offsets, bounds
 from muster.pipeline.sources.ends import History, Reach
 from muster.pipeline.sources.live_topics import ends_of_cluster, names_of_cluster, reach_of_cluster
@@ -117,6 +115,9 @@ OF_ALL: Final = "transactions"
 OF_NOW: Final = (*OF_LAG, "flapping", "silences", "episodes", "verdicts")
 """Tables in which all rows may change as time passes."""
 
+FEW_ROWS: Final = 100_000
+"""Up to this many rows of the log, this process makes the tables, in some 10 s. A plan of Spark costs as much."""
+
 Folders = dict[str, dict[str, str]]
 
 
@@ -125,6 +126,12 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
 
     Tables OF_LAG use the newest ends of the topics whose commits are all staged. Raises ClusterError.
     """
+    is_short = store.local is not None and sum(chunk.rows for chunk in store.manifest.chunks) <= FEW_ROWS
+    with in_this_process() if is_short else nullcontext():
+        return _refresh(store, kafka, watch)
+
+
+def _refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
     manifest = store.manifest
     logged = reached(store, manifest.batch)
     seen = watch.newest(logged)
@@ -163,7 +170,7 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
         )  # fmt: skip
         for name, rows in made.items():
             folder = store.name("version")
-            published(rows, name).coalesce(1).write.parquet(store.folder(name, folder))
+            store.write(name, folder, rows)
             folders[name] = {WHOLE: folder}
     finally:
         store.spark.catalog.clearCache()
@@ -180,8 +187,7 @@ def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Fol
     folders: Folders = {}
     for name, rows in (facts | unusable(inputs.decoded, malformed_events, of_shares=inputs.shares)).items():
         folder = store.name("version")
-        placed = published(rows, name).withColumn(BUCKET, bucket_of(F.col("group")))
-        placed.write.partitionBy(BUCKET).parquet(store.folder(name, folder))
+        store.write(name, folder, rows, by_bucket=True)
         folders[name] = store.buckets(name, folder)
     return folders
 
@@ -196,4 +202,6 @@ def _ends(
         return None
     between, watch.places = committed
     found = ends_of_cluster(kafka, seen.reach.of(watch.places), between, known=watch.history)
-    return None if found is None else store.spark.createDataFrame(found)
+    if found is None:
+        return None
+    return frame_of(found) if is_here() else store.spark.createDataFrame(found)

@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql import SparkSession
 
 from muster.pipeline.clock import now_ms
-from muster.pipeline.follow.manifest import BUCKETS, LOG, Chunk, Manifest, appended, merged
+from muster.pipeline.follow.buckets import bucket_column
+from muster.pipeline.follow.manifest import LOG, Chunk, Manifest, appended, merged
 from muster.pipeline.follow.store import Store
+from muster.pipeline.frames import Column, DataFrame, F
 from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC, OTHER_COMMIT, RAW, SHARE_GROUP
 from muster.pipeline.sources.cluster import Offsets
 from muster.pipeline.sources.options import of_client
@@ -44,11 +45,6 @@ OF_NO_TABLE: Final = (EVENT, SHARE_STATE, *OF_TRANSACTIONS, OTHER_COMMIT)
 STAGED: Final = pa.schema([*DECODED, ("bucket", pa.int32())])
 
 
-def bucket_of(group: Column) -> Column:
-    """The bucket of a group, by a hash of its name."""
-    return F.pmod(F.xxhash64(F.coalesce(group, F.lit(""))), F.lit(BUCKETS)).cast("int")
-
-
 def logged(spark: SparkSession, kafka: Mapping[str, str], max_rows: int) -> DataFrame:
     """The whole log as a stream of STAGED rows. It waits for a topic that does not exist yet."""
     rows = _stream(spark, kafka, max_rows, {"topic": OFFSETS_TOPIC, "rows": "decoded"})
@@ -58,7 +54,7 @@ def logged(spark: SparkSession, kafka: Mapping[str, str], max_rows: int) -> Data
         rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, topic, kind, F.lit(None)))
     # rows of transactions have no group, so their keys spread them over the buckets
     key = F.when(F.col("kind").isin(*OF_TRANSACTIONS), F.hex("raw_key"))
-    return rows.withColumn("bucket", bucket_of(F.coalesce("group", key)))
+    return rows.withColumn("bucket", bucket_column(F.coalesce("group", key)))
 
 
 def _group_of_state() -> Column:
@@ -100,7 +96,7 @@ def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
             return
         kept = rows.where(is_kept(wanted))
         if wanted != ALL:
-            others = other_commits(rows, wanted).withColumn("bucket", bucket_of(F.col("group")))
+            others = other_commits(rows, wanted).withColumn("bucket", bucket_column(F.col("group")))
             kept = kept.unionByName(others, allowMissingColumns=True)
         name = store.name("chunk")
         _write(kept, store.folder(LOG, name))

@@ -16,19 +16,24 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.follow.buckets import bucket_column, bucket_of
 from muster.pipeline.follow.manifest import Manifest, NotOurs, folders, of_text, to_text
+from muster.pipeline.frames import DataFrame, F, frame_of, is_here
 from muster.pipeline.output import file_system, is_local, remove, write_text
 from muster.pipeline.preflight import plain
-from muster.pipeline.published import empty
+from muster.pipeline.published import empty, published, published_here
 from muster.pipeline.tables.schema import TABLES
 
 KEPT: Final = ".follow"
 """The folder with the manifest and the staged log, beside the tables."""
 BUCKET: Final = "bucket"
+_IN_PATHS: Final = (BUCKET, "kind")
+"""The columns of the staged log and of tables that only the paths of files have."""
 
 
 class Store:
@@ -129,12 +134,36 @@ class Store:
 
     def read(self, table: str, names: Iterable[str], schema: pa.Schema) -> DataFrame:
         """The rows of some folders of a table."""
+        if is_here():
+            places = [Path(plain(self.folder(table, name))) for name in names]
+            found = [_rows_of(file, schema) for place in places for file in sorted(place.rglob("*.parquet"))]
+            return frame_of(pa.concat_tables([*found, schema.empty_table()]))
         kind = from_arrow_schema(schema)
         paths = [self.folder(table, name) for name in names]
         if not paths:
             return self.spark.createDataFrame([], kind)
         reader = self.spark.read.schema(kind).option("basePath", f"{self.root}/data/{table}")
         return reader.parquet(*paths).select(*schema.names)
+
+    def write(self, table: str, name: str, rows: DataFrame, *, by_bucket: bool = False) -> None:
+        """Write rows of a table into a folder (of `name`), in one file, or by the bucket of the group."""
+        if is_here():
+            self._write_here(table, Path(plain(self.folder(table, name))), rows, by_bucket)
+        elif by_bucket:
+            placed = published(rows, table).withColumn(BUCKET, bucket_column(F.col("group")))
+            placed.write.partitionBy(BUCKET).parquet(self.folder(table, name))
+        else:
+            published(rows, table).coalesce(1).write.parquet(self.folder(table, name))
+
+    def _write_here(self, table: str, folder: Path, rows: DataFrame, by_bucket: bool) -> None:
+        made = published_here(rows.toArrow().cast(TABLES[table]), table)
+        parts = {folder: made}
+        if by_bucket:
+            buckets = pa.array(map(bucket_of, made.column("group").to_pylist()), pa.int32())
+            parts = {folder / f"{BUCKET}={one}": made.filter(pc.equal(buckets, one)) for one in buckets.unique()}
+        for place, part in parts.items():
+            place.mkdir(parents=True)
+            parquet.write_table(part, place / "part-00000.snappy.parquet")
 
     def tables(self, manifest: Manifest | None = None) -> dict[str, DataFrame]:
         """The tables of a manifest (None: of the current one)."""
@@ -247,6 +276,22 @@ class Store:
 
     def _jvm(self) -> Any:
         return self.spark.sparkContext._jvm
+
+
+def _rows_of(file: Path, schema: pa.Schema) -> pa.Table:
+    """The rows of a file with the columns of a schema. The path has some of them."""
+    with parquet.ParquetFile(file) as stream:
+        rows = stream.read([name for name in stream.schema_arrow.names if name in schema.names])
+    known = dict(part.split("=", 1) for part in file.parts if part.partition("=")[0] in _IN_PATHS)
+
+    def column(field: pa.Field) -> pa.ChunkedArray | pa.Array:
+        if field.name in rows.column_names:
+            return rows.column(field.name).cast(field.type)
+        if field.name in known:
+            return pa.repeat(known[field.name], rows.num_rows).cast(field.type)
+        return pa.nulls(rows.num_rows, field.type)
+
+    return pa.table([column(field) for field in schema], schema=schema)
 
 
 def saved(spark: SparkSession, out: str) -> dict[str, DataFrame]:

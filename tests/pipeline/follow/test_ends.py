@@ -156,6 +156,7 @@ def test_a_group_without_commits_falls_behind(
         "MADE",
         ("commits", "generations", "memberships", "ownership", "rebalances", "regressions", "skips", *refresh.OF_NOW),
     )
+    monkeypatch.setattr(refresh, "FEW_ROWS", 0)  # Spark makes the tables
     group = Healthy(live)
     following = Following(live.client, str(tmp_path), Wanted(groups=("healthy",)), once=True, page_every=0)
     Follower(spark, following).run()
