@@ -1,6 +1,6 @@
-"""Targets that a thread computes and prepares: the order of members, each target by topic id, each target's record.
+"""Targets that are computed and prepared: the order of members, each target by topic id, and each target's record.
 
-For 1,000 members this preparation is most of the work to put a target in force.
+A thread does this for large targets. For 1,000 members this preparation is most of the work to put a target in force.
 
 If all members subscribe to the same topics, the group keeps its last targets with their numbers of partitions
 (`EqualTargets`). When a member has come or left, only the members whose shares change cost anything then. Targets are
@@ -69,23 +69,21 @@ class PreparedTarget(NamedTuple):
         return len(members) == len(self.order) and all(map(members.__contains__, self.order))
 
 
-def by_topic_id(wanted: AssignmentWanted, assignment: Assignment) -> PreparedTarget:
-    """The target of an assignment by name. Its order and records are not prepared."""
-    rows = {member_id: _by_id(wanted, given) for member_id, given in assignment.items()}
-    member_targets = {member_id: target_assignment(dict(its)) for member_id, its in rows.items()}
-    return PreparedTarget(wanted.image, member_targets, rows=rows)
-
-
 def compute(wanted: AssignmentWanted, assignor: Assignor) -> AssignmentComputed:
     """Compute and prepare a target. Call this function in a thread."""
+    return AssignmentComputed(wanted, prepare(wanted, assignor))
+
+
+def prepare(wanted: AssignmentWanted, assignor: Assignor) -> PreparedTarget:
+    """Compute and prepare a target."""
     if assignor is SERVER_ASSIGNORS[UNIFORM] and wanted.equal is not None:
         prepared = _next_equal(wanted, wanted.equal)
         if prepared is not None:
-            return AssignmentComputed(wanted, prepared)
+            return prepared
     prepared = prepare_target(wanted, wanted.assign(assignor))
     if assignor is SERVER_ASSIGNORS[UNIFORM]:
-        prepared = prepared._replace(equal=_equal_targets(wanted, prepared.member_targets))
-    return AssignmentComputed(wanted, prepared)
+        return prepared._replace(equal=_equal_targets(wanted, prepared.member_targets))
+    return prepared
 
 
 def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> PreparedTarget:

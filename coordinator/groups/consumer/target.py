@@ -21,7 +21,7 @@ from muster.coordinator.groups.consumer.checks import names_of
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import NOTHING, TargetAssignment, target_assignment
-from muster.coordinator.groups.consumer.prepared_target import UNIFORM, PreparedTarget, by_topic_id
+from muster.coordinator.groups.consumer.prepared_target import UNIFORM, PreparedTarget, prepare
 from muster.coordinator.groups.consumer.topics import existing_topics
 
 _DESCRIPTION: Final = attrgetter("description")
@@ -55,7 +55,7 @@ def bring_up_to_date(
     helpers = step.state.helpers
     size = len(wanted.descriptions) + topics.partitions + group.named // NAMES_AS_A_MEMBER
     if helpers is None or (size <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
-        apply(step, group, wanted, by_topic_id(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor])))
+        apply(step, group, wanted, prepare(wanted, SERVER_ASSIGNORS[wanted.assignor]))
         return
     if since_ms is not None:
         wanted.since_ms = since_ms

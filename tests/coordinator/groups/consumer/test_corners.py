@@ -115,7 +115,7 @@ def test_computed_targets_for_a_group_that_was_replaced_are_ignored() -> None:
     harness.heartbeat("A", -1)
     assert not harness.send(DeleteGroupsRequest(["g"])).results[0].error_code
     harness.first_heartbeat("B", "t")
-    harness.notify(AssignmentComputed(wanted, prepared_target.by_topic_id(wanted, {})))
+    harness.notify(AssignmentComputed(wanted, prepared_target.prepare_target(wanted, {})))
     assert harness.consumers().computing_epoch == 2
     assert list(harness.consumers().members) == ["B"]
 
