@@ -10,7 +10,7 @@ order. With names that nobody has chosen to collide, this happens in about one o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from itertools import compress, repeat
 from operator import is_
@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 from muster.protocol.hashing import java_string_hash
 
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 DEFAULT_CAPACITY = 16
 _LONGEST_CHAIN = 8
@@ -244,3 +245,49 @@ class JavaTable(Generic[K]):
         mask, spreads, heads = self._capacity - 1, self._spreads, self._heads
         keys = list(spreads) if not heads else [*reversed(heads), *[key for key in spreads if key not in heads]]
         return sorted(keys, key=lambda key: spreads[key] & mask)
+
+
+class JavaQueue(Generic[V]):
+    """A Java PriorityQueue. It decides which of several smallest elements is the first."""
+
+    __slots__ = ("_heap", "_key")
+
+    def __init__(self, elements: Iterable[V], key: Callable[[V], float]) -> None:
+        """`elements` are added in turn. While an element is in the queue, its `key` must not change."""
+        self._key = key
+        self._heap: list[V] = []
+        for one in elements:
+            self.add(one)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, element: V) -> None:
+        """Add an element. (Java: offer.)"""
+        heap, key = self._heap, self._key
+        own, place = key(element), len(heap)
+        heap.append(element)
+        while place:
+            above = place - 1 >> 1
+            if own >= key(heap[above]):
+                break
+            heap[place] = heap[above]
+            place = above
+        heap[place] = element
+
+    def poll(self) -> V:
+        """Remove the first element and return it. Raises IndexError when the queue is empty."""
+        heap, key = self._heap, self._key
+        last = heap.pop()
+        if not heap:
+            return last
+        first, own, place, size = heap[0], key(last), 0, len(heap)
+        while (below := 2 * place + 1) < size:
+            if below + 1 < size and key(heap[below]) > key(heap[below + 1]):
+                below += 1
+            if own <= key(heap[below]):
+                break
+            heap[place] = heap[below]
+            place = below
+        heap[place] = last
+        return first

@@ -20,6 +20,7 @@ from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.system.jobs import JobQueue
 from muster.protocol.message import Message, take_apart
 from muster.protocol.messages.join_group import JoinGroupResponse
+from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 
 log = structlog.get_logger("muster.api")
 
@@ -324,5 +325,8 @@ def _is_large(response: Any) -> bool:
             return True
         # the id of a member begins with its instance id, so that both may be long
         return sum([len(one.member_id) for one in members]) > LARGE_BYTES // 2
+    if type(response) is StreamsGroupHeartbeatResponse:
+        rows = response.partitions_by_user_endpoint
+        return rows is not None and len(rows) > MANY_ROWS // 10  # each row has partitions of several topics
     assignment = response.assignment
     return assignment is not None and len(assignment.topic_partitions) > MANY_ROWS

@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # `lazy` loads these modules; these imports are for import-li
         offset_fetch,
         share_groups,
         share_offsets,
+        streams_groups,
     )
     from muster.coordinator.api.records import fetch, offsets, produce  # noqa: F401
     from muster.coordinator.api.security import acls, delegation_tokens, sasl, scram_credentials  # noqa: F401
@@ -146,9 +147,12 @@ _TABLE = (
     _api(85, 0, 1, "share_group_state"),
     _api(86, 0, 0, "share_group_state"),
     _api(87, 0, 1, "share_group_state"),
+    _api(88, 0, 1, "groups.streams_groups"),
+    _api(89, 0, 1, "groups.streams_groups"),
     _api(90, 0, 1, "groups.share_offsets"),
     _api(91, 0, 0, "groups.share_offsets"),
     _api(92, 0, 0, "groups.share_offsets"),
+    _api(93, 0, 0, "groups.streams_groups"),
     _api(94, 0, 0, "cluster.quorum"),
 )
 
@@ -182,7 +186,12 @@ RECORDS_LARGE_BYTES: Final = 1024 * 1024
 _KEPT: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 """Requests whose parts stay in the state of the group."""
 
-GROUP_ANSWERS: Final = (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT)
+GROUP_ANSWERS: Final = (
+    ApiKey.JOIN_GROUP,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.STREAMS_GROUP_HEARTBEAT,
+)
 """APIs with small requests and possibly large answers."""
 
 ONLY_READS: Final = frozenset(
@@ -192,7 +201,7 @@ ONLY_READS: Final = frozenset(
         ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_PRODUCERS, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS,
         ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.SHARE_GROUP_DESCRIBE,
-        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.STREAMS_GROUP_DESCRIBE,
     }
 )  # fmt: skip
 """Requests that never wait for another request. Large requests of these APIs are decoded and answered one at a time."""

@@ -13,7 +13,7 @@ from sys import intern
 from types import NoneType
 from typing import Any, Final, TypeAlias, TypeVar
 
-from muster.coordinator.groups import describe, unsupported_group
+from muster.coordinator.groups import describe
 from muster.coordinator.groups.classic import join, rebalance, sessions
 from muster.coordinator.groups.classic import records as classic_records
 from muster.coordinator.groups.classic.group import JOIN_PHASE, SYNC_PHASE, ClassicGroup
@@ -45,7 +45,12 @@ from muster.coordinator.groups.share import partition_states
 from muster.coordinator.groups.share import replay as share_replay
 from muster.coordinator.groups.share.commands import StatesCreated, StatesDeleted
 from muster.coordinator.groups.share.group import ShareGroup
-from muster.coordinator.groups.unsupported_group import UnsupportedGroup
+from muster.coordinator.groups.streams import describe as streams_describe
+from muster.coordinator.groups.streams import heartbeat as streams_heartbeat
+from muster.coordinator.groups.streams import leave as streams_leave
+from muster.coordinator.groups.streams import member as streams_member
+from muster.coordinator.groups.streams import replay as streams_replay
+from muster.coordinator.groups.streams.group import INITIAL_DELAY, StreamsGroup
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, ExpiryCheck, LateAnswers
 from muster.coordinator.state_machine.interface import NO_LIMIT, Command, EndTransaction, Now, Reply, TransactionalBatch
 from muster.coordinator.state_machine.output import Output
@@ -69,6 +74,8 @@ from muster.protocol.messages.offset_delete import OffsetDeleteRequest
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest
 from muster.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from muster.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from muster.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -86,32 +93,35 @@ MEMBER_REQUESTS: Final[Mapping[type[Message], Mapping[type, Callable[[Step, Any,
         ClassicGroup: join.handle,
         ConsumerGroup: downgrade.join_consumer_group,
         ShareGroup: join.refuse_share_group,
-        UnsupportedGroup: join.create_group,
+        StreamsGroup: join.create_group,
         NO_GROUP: join.create_group,
     },
     SyncGroupRequest: {
         ClassicGroup: rebalance.sync_group,
         ConsumerGroup: classic_members.sync,
         ShareGroup: _as_if_absent(rebalance.sync_group),
-        UnsupportedGroup: _as_if_absent(rebalance.sync_group),
+        StreamsGroup: _as_if_absent(rebalance.sync_group),
         NO_GROUP: rebalance.sync_group,
     },
     LeaveGroupRequest: {
         ClassicGroup: sessions.leave_group,
         ConsumerGroup: classic_members.leave_group,
         ShareGroup: _as_if_absent(sessions.leave_group),
-        UnsupportedGroup: _as_if_absent(sessions.leave_group),
+        StreamsGroup: _as_if_absent(sessions.leave_group),
         NO_GROUP: sessions.leave_group,
     },
     ConsumerGroupHeartbeatRequest: {
         ClassicGroup: upgrade.heartbeat_to_classic_group,
         ConsumerGroup: heartbeat.handle,
         ShareGroup: heartbeat.handle,
-        UnsupportedGroup: heartbeat.handle,
+        StreamsGroup: heartbeat.handle,
         NO_GROUP: heartbeat.handle,
     },
     ShareGroupHeartbeatRequest: dict.fromkeys(
-        (ClassicGroup, ConsumerGroup, ShareGroup, UnsupportedGroup, NO_GROUP), share_heartbeat.handle
+        (ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup, NO_GROUP), share_heartbeat.handle
+    ),
+    StreamsGroupHeartbeatRequest: dict.fromkeys(
+        (ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup, NO_GROUP), streams_heartbeat.handle
     ),
 }
 """The functions for requests of members, by request and type of group: function(step, command, request, group)."""
@@ -120,7 +130,7 @@ HEARTBEATS: Final[Mapping[type, Callable[[State, HeartbeatRequest, int, Any], He
     ClassicGroup: sessions.heartbeat,
     ConsumerGroup: classic_members.beat,
     ShareGroup: _as_if_absent(sessions.heartbeat),
-    UnsupportedGroup: _as_if_absent(sessions.heartbeat),
+    StreamsGroup: _as_if_absent(sessions.heartbeat),
     NO_GROUP: sessions.heartbeat,
 }
 """The functions for Heartbeat, which return the answer, by type of group: function(state, request, mono_ms, group)."""
@@ -175,6 +185,7 @@ HANDLERS: Final[Mapping[type, Callable[[Step, Any, Any], None]]] = {
     ListGroupsRequest: describe.list_groups,
     ConsumerGroupDescribeRequest: consumer_describe.handle,
     ShareGroupDescribeRequest: share_describe.handle,
+    StreamsGroupDescribeRequest: streams_describe.handle,
     DescribeShareGroupOffsetsRequest: share_describe.list_partitions,
     AlterShareGroupOffsetsRequest: share_administration.alter,
     DeleteShareGroupOffsetsRequest: share_administration.delete_offsets,
@@ -202,6 +213,9 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
     rebalance.ABANDONED: rebalance.on_abandoned_deadline,
     member.SESSION: leave.on_deadline,
     share_member.SESSION: share_heartbeat.on_deadline,
+    streams_member.SESSION: streams_leave.on_session_deadline,
+    streams_member.REVOCATION: streams_leave.on_revocation_deadline,
+    INITIAL_DELAY: streams_leave.on_delay_deadline,
     member.REVOCATION: leave.on_rebalance_deadline,
     member.JOIN: leave.on_rebalance_deadline,
     member.SYNC: leave.on_rebalance_deadline,
@@ -214,7 +228,7 @@ LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = {
     ClassicGroup: rebalance.loaded,
     ConsumerGroup: computed_targets.loaded,
     ShareGroup: share_heartbeat.loaded,
-    UnsupportedGroup: unsupported_group.loaded,
+    StreamsGroup: streams_leave.loaded,
 }
 """The function that is called for each group when all records are replayed, by the group's class."""
 
@@ -222,7 +236,7 @@ UNLOADED: Final[Mapping[type, Callable[[Any, int], list[Reply]]]] = {
     ClassicGroup: rebalance.unload,
     ConsumerGroup: computed_targets.unload,
     ShareGroup: lambda *_: [],
-    UnsupportedGroup: lambda *_: [],
+    StreamsGroup: lambda *_: [],
 }
 """The function that returns replies to the group's parked requests at the end of the core: function(group, error)."""
 
@@ -253,10 +267,19 @@ RECORDS: Final[Mapping[type[Message], Replay]] = {
     GroupMetadataKey: classic_records.replay,
     **consumer_replay.RECORDS,
     **share_replay.RECORDS,
+    **streams_replay.RECORDS,
 }
 """The function that applies a record to the state, live and in replay, by the type of the record's key."""
-OTHERS: Final = unsupported_group.replay
-"""The function for other records: those of unsupported groups are kept, further types change nothing."""
+
+
+def _skip(*_: object) -> None:
+    """Replay a record of a type that this server does not know: nothing changes."""
+
+
+OTHERS: Final = _skip
+"""The function for other records."""
+
+
 ENDED_IN_A_STEP: Final = 1_000
 """After this many offsets the end of a transaction pauses. One such part takes some 2 ms."""
 

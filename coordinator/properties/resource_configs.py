@@ -142,6 +142,15 @@ def effective_group(configs: Mapping[str, str], broker: Callable[[str], Value]) 
     return values, outside
 
 
+def group_value(configs: Mapping[str, str], name: str) -> Value | None:
+    """The value of a config without bounds that is set for a group. None: the config is not set, or is invalid."""
+    text = configs.get(name)
+    try:
+        return None if text is None else GROUP[name].parse(text)
+    except InvalidProperty:  # another program may have written the log with this value
+        return None
+
+
 _BOUNDED = (
     "consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms",

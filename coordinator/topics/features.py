@@ -12,7 +12,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 
 METADATA, GROUP, TRANSACTION, KRAFT = "metadata.version", "group.version", "transaction.version", "kraft.version"
-SHARE = "share.version"
+SHARE, STREAMS = "share.version", "streams.version"
 METADATA_VERSION: Final = 33
 """The metadata.version of Kafka 4.4 (4.4-IV2), which is finalized in a new metadata log."""
 CIDR_HOSTS: Final = 32
@@ -31,13 +31,14 @@ class Feature(NamedTuple):
 
 FEATURES: Final[Mapping[str, Feature]] = {
     # Features that Muster does not serve stay at 0. Clients take group.version 1 for KIP-848 groups.
-    # share.version 1 is KIP-932, 2 is KIP-1191, transaction.version 2 is KIP-890.
+    # share.version 1 is KIP-932, 2 is KIP-1191. Version 1 of streams.version is KIP-1071.
+    # transaction.version 2 is KIP-890.
     "eligible.leader.replicas.version": Feature(0, 0, 0),
     GROUP: Feature(0, 1, 1),
     KRAFT: Feature(0, 1, 0),
     METADATA: Feature(7, METADATA_VERSION, METADATA_VERSION),
     SHARE: Feature(0, 2, 2),
-    "streams.version": Feature(0, 0, 0),
+    STREAMS: Feature(0, 1, 1),
     TRANSACTION: Feature(0, 2, 2),
 }
 _UNKNOWN: Final = Feature(0, 0, 0)

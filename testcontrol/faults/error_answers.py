@@ -77,6 +77,7 @@ _TABLE: Final[Mapping[int, tuple[str, ...]]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: ("transactional_ids>transaction_states =transactional_id",),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ("group_ids>groups =group_id",),
     ApiKey.SHARE_GROUP_DESCRIBE: ("group_ids>groups =group_id",),
+    ApiKey.STREAMS_GROUP_DESCRIBE: ("group_ids>groups =group_id",),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ("groups group_id",),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("topics name",),
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Calls the Java program Assignors.java."""
+"""Calls the Java programs Assignors.java and Tasks.java."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ HERE = Path(__file__).parent
 TOOL = HERE.parent / "kafka" / "kafka-tool.sh"
 
 
-def ask_java(lines: Iterable[str], *arguments: str) -> list[Any]:
-    """What Kafka's own assignors answer to these cases (tests.assignors.cases.Case.line)."""
+def ask_java(lines: Iterable[str], *arguments: str, program: str = "Assignors.java") -> list[Any]:
+    """What Kafka's own assignors answer to these cases (`Case.line` of tests.assignors.cases or `task_cases`)."""
     run = subprocess.run(
-        ["bash", str(TOOL), str(HERE / "Assignors.java"), *arguments],
+        ["bash", str(TOOL), str(HERE / program), *arguments],
         input="".join(line + "\n" for line in lines),
         capture_output=True,
         text=True,

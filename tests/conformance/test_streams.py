@@ -1,8 +1,8 @@
 """Kafka Streams on Muster as its only cluster: word count, two instances, one killed. `make conformance-streams`.
 
-Streams makes repartition and changelog topics, has its state in RocksDB, uses its own cooperative assignor (classic
-protocol), and deletes records of the repartition topic once they are read. It runs with at-least-once, its default, and
-with exactly-once.
+Streams has its state in RocksDB, and deletes records of the repartition topic once they are read. It runs with its own
+cooperative assignor (classic protocol), where Streams makes repartition and changelog topics, and with KIP-1071, where
+the server makes them and assigns the tasks. It runs with at-least-once, its default, and with exactly-once.
 """
 
 from __future__ import annotations
@@ -35,10 +35,18 @@ SETTINGS = {
     "repartition.purge.interval.ms": "500",
     "default.key.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
     "default.value.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
-    "main.consumer.session.timeout.ms": "3000",
-    "main.consumer.heartbeat.interval.ms": "300",
     "main.consumer.auto.offset.reset": "earliest",
 }
+PROTOCOLS: Mapping[str, Mapping[str, str]] = {
+    "classic": {"main.consumer.session.timeout.ms": "3000", "main.consumer.heartbeat.interval.ms": "300"},
+    "streams": {"group.protocol": "streams"},
+}
+"""The settings of each protocol. With the streams protocol, the server sets the times."""
+TIMES = {
+    "group.streams.min.session.timeout.ms": "1000", "group.streams.session.timeout.ms": "3000",
+    "group.streams.min.heartbeat.interval.ms": "100", "group.streams.heartbeat.interval.ms": "300",
+    "group.streams.initial.rebalance.delay.ms": "500",
+}  # fmt: skip
 EXACTLY_ONCE = {"processing.guarantee": "exactly_once_v2", "producer.transaction.timeout.ms": "3000"}
 WORDS = [f"word{number}" for number in range(50)]
 
@@ -105,7 +113,7 @@ Start = Callable[..., Instance]
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
     # what a killed instance had begun holds its readers up until it is timed out
     often = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
-    server = new_server(tmp_path / "server", {**QUICK, **often})
+    server = new_server(tmp_path / "server", {**QUICK, **TIMES, **often})
     server.start()
     create_topic(server, "lines", PARTITIONS)
     create_topic(server, "counts", PARTITIONS)
@@ -113,8 +121,8 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
     server.stop()
 
 
-@pytest.fixture
-def start(server: ServerProcess, tmp_path: Path) -> Iterator[Start]:
+@pytest.fixture(params=PROTOCOLS)
+def start(request: pytest.FixtureRequest, server: ServerProcess, tmp_path: Path) -> Iterator[Start]:
     """Start an instance of that name, with more settings; its state stays when it is started again."""
     jars = kafka_jars()
     classes = tmp_path / "classes"
@@ -122,7 +130,7 @@ def start(server: ServerProcess, tmp_path: Path) -> Iterator[Start]:
     started: list[Instance] = []
 
     def run(name: str, more: Mapping[str, str] = MappingProxyType({})) -> Instance:
-        started.append(Instance(f"{classes}:{jars}/*", server, tmp_path / name, more))
+        started.append(Instance(f"{classes}:{jars}/*", server, tmp_path / name, {**PROTOCOLS[request.param], **more}))
         return started[-1]
 
     yield run

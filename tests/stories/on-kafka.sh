@@ -32,6 +32,15 @@ run no-downgrade $soon group.consumer.migration.policy=upgrade group.consumer.ma
 run no-migration $soon group.consumer.migration.policy=disabled
 run share-session group.share.assignment.interval.ms=0 group.share.max.size=2 group.share.session.timeout.ms=1500 \
   group.share.min.session.timeout.ms=1000 group.share.heartbeat.interval.ms=500 group.share.min.heartbeat.interval.ms=100
+quick="group.streams.assignment.interval.ms=0 group.streams.initial.rebalance.delay.ms=0"
+run streams $quick group.initial.rebalance.delay.ms=0
+run streams-standby $quick group.streams.num.standby.replicas=1
+run streams-delay group.streams.assignment.interval.ms=0 group.streams.initial.rebalance.delay.ms=1000
+run streams-interval group.streams.assignment.interval.ms=700 group.streams.initial.rebalance.delay.ms=0
+run streams-full $quick group.streams.max.size=2
+run streams-tags $quick group.streams.rack.aware.assignment.tags=zone,rack
+run streams-session $quick group.streams.min.session.timeout.ms=1000 group.streams.session.timeout.ms=1000 \
+  group.streams.min.heartbeat.interval.ms=100 group.streams.heartbeat.interval.ms=300
 run delay group.initial.rebalance.delay.ms=600
 run two-members group.initial.rebalance.delay.ms=0 group.max.size=2
 exit $status

@@ -7,7 +7,7 @@ import itertools
 import uuid
 from collections.abc import Generator
 
-from tests.stories.asking_share_records import VERBS
+from tests.stories.asking_streams import VERBS
 from tests.stories.showing import absorb, say
 from tests.stories.stage import Actor, Stage, null_or, split_args
 from tests.stories.story import Action, Advance, Await, Drop, Reply, Send, Step, Story

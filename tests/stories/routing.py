@@ -19,7 +19,8 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 OF_ONE_GROUP = frozenset(
     {
         "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "OffsetDelete",
-        "ConsumerGroupHeartbeat", "TxnOffsetCommit", "ShareGroupHeartbeat", "AlterShareGroupOffsets",
+        "ConsumerGroupHeartbeat", "TxnOffsetCommit", "ShareGroupHeartbeat", "StreamsGroupHeartbeat",
+        "AlterShareGroupOffsets",
         "DeleteShareGroupOffsets",
     }
 )  # fmt: skip

@@ -29,6 +29,10 @@ UNLESS_SAID = {
     "group.consumer.max.size": "2147483647",
     "group.consumer.migration.policy": "bidirectional",
     "group.consumer.session.timeout.ms": "45000",
+    "group.streams.max.size": "2147483647",
+    "group.streams.num.standby.replicas": "0",
+    "group.streams.rack.aware.assignment.tags": "",
+    "group.streams.session.timeout.ms": "45000",
 }
 """The settings that a server must have when the story's `broker` line does not name them."""
 

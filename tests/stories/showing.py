@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterable
 
 from tests.stories import kafka_codec as codec
-from tests.stories import showing_share_records, showing_shares, showing_transactions
+from tests.stories import showing_share_records, showing_shares, showing_streams, showing_transactions
 from tests.stories.stage import UUID, Actor, Stage, assignment_text, bytes_text, error_name, named, repr_text
 from tests.stories.story import Body, Reply
 
@@ -292,6 +292,7 @@ SHOW: dict[str, Callable[[Stage, Actor, Reply], str]] = {
     "ConsumerGroupDescribe": show_consumer_describe,
     **showing_shares.SHOW,
     **showing_share_records.SHOW,
+    **showing_streams.SHOW,
     **showing_transactions.SHOW,
 }
 
@@ -327,6 +328,7 @@ def absorb(stage: Stage, reply: Reply) -> None:
     else:
         showing_shares.absorb(stage, actor, reply)
         showing_share_records.absorb(stage, actor, reply)
+        showing_streams.absorb(stage, actor, reply)
         showing_transactions.absorb(stage, actor, reply)
     if body.get("ThrottleTimeMs"):
         raise ValueError(f"throttled: {body}")

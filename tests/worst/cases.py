@@ -224,6 +224,15 @@ from muster.protocol.messages import (
     share_group_heartbeat as sgh,
 )
 from muster.protocol.messages import (
+    streams_group_describe as stgd,
+)
+from muster.protocol.messages import (
+    streams_group_heartbeat as stgh,
+)
+from muster.protocol.messages import (
+    streams_group_topology_description_update as sttu,
+)
+from muster.protocol.messages import (
     sync_group as sg,
 )
 from muster.protocol.messages import (
@@ -733,6 +742,33 @@ def shared_partitions(s: State, n: int) -> Iterator[Message]:
         yield share_beating(group, member, names)
 
 
+def _streams_heartbeat(topology: Any, member: str = "m") -> Message:
+    return stgh.StreamsGroupHeartbeatRequest(
+        f"streams-{fresh(1)[0]}", member, 0, rebalance_timeout_ms=60_000, topology=topology, active_tasks=[],
+        standby_tasks=[], warmup_tasks=[], process_id=member,
+    )  # fmt: skip
+
+
+def large_topology(s: State, n: int) -> Iterator[Message]:
+    """An application of many subtopologies with existing topics, stores and copartition groups."""
+    rows = [
+        stgh.Subtopology(f"{i:015}", [topic_name(i % s.size)], [], [stgh.TopicInfo(f"store-{i:015}")], [], [],
+                         [stgh.CopartitionGroup([0], [], [])])
+        for i in range(n // 3)
+    ]  # fmt: skip
+    yield _streams_heartbeat(stgh.Topology(0, rows))
+
+
+def described_topology(s: State, n: int) -> Iterator[Message]:
+    nodes = [sttu.TopologyDescriptionNode(f"{i:015}") for i in range(n)]
+    description = sttu.TopologyDescription([sttu.TopologyDescriptionSubtopology("0", nodes)])
+    yield sttu.StreamsGroupTopologyDescriptionUpdateRequest("g", "m", 0, description)
+
+
+def described_streams_groups(s: State, n: int) -> Iterator[Message]:
+    yield stgd.StreamsGroupDescribeRequest([group_name(i) for i in range(n)])
+
+
 def described_share_groups(s: State, n: int) -> Iterator[Message]:
     yield sgd.ShareGroupDescribeRequest([group_name(i) for i in range(n)])
 
@@ -982,6 +1018,9 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
     "DescribeShareGroupOffsets": (Case("partitions", 20_000, described_share_offsets),),
     "AlterShareGroupOffsets": (Case("partitions", 5_000, altered_share_offsets),),
     "DeleteShareGroupOffsets": (Case("topics", 5_000, deleted_share_offsets),),
+    "StreamsGroupHeartbeat": (Case("subtopologies", 2_000, large_topology),),
+    "StreamsGroupDescribe": (Case("groups", LONG_GROUPS, described_streams_groups),),
+    "StreamsGroupTopologyDescriptionUpdate": (Case("nodes", 50_000, described_topology),),
     "GetTelemetrySubscriptions": (Case("subscriptions", MANY, asked_subscriptions),),
     "PushTelemetry": (Case("series", 20_000, pushed_metrics),),
     "ListConfigResources": (Case("resources", MANY, listed_resources),),

@@ -123,7 +123,8 @@ def create_group(step: Step, command: JoinCommand, request: JoinGroupRequest, ot
     """Answer a JoinGroup to a group that does not exist, or is not classic. If allowed, create a classic group."""
     error = request_error(step, request)
     if not error and other is not None and other.deletion_error():
-        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        _refuse(step, command, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+        return
     if not error and request.member_id:
         error = ErrorCode.UNKNOWN_MEMBER_ID
     if error:

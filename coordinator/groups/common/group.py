@@ -19,8 +19,8 @@ NEWEST_COMMIT: Final = 10
 """The newest version of OffsetCommit."""
 Protocols = tuple[tuple[str, bytes], ...]
 """The protocols that a member offers, as (name, metadata), the preferred protocol first."""
-Partitions = Callable[[], Iterable[tuple[bytes, int]]]
-"""The partitions of a request, as (topic id, partition)."""
+Partitions = Callable[[], Iterable[tuple[str, bytes, int]]]
+"""The partitions of a request, as (topic, topic id, partition)."""
 
 
 class Group(Protocol):

@@ -321,7 +321,7 @@ class ConsumerGroup:
     def _late_commit(self, member: ConsumerMember, epoch: int, partitions: Partitions) -> int:
         if epoch > member.position.epoch:
             return _stale(member)
-        asked = list(partitions())
+        asked = [(topic_id, partition) for _, topic_id, partition in partitions()]
         topics = {topic_id for topic_id, _ in asked}
         assigned = epochs_of([row for row in member.position.assigned if row[0] in topics])
         revoking = epochs_of([row for row in member.position.revoking if row[0] in topics])

@@ -120,11 +120,11 @@ def _error_of(group: Group | None, command: Command, request: OffsetCommitReques
         return 0 if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
     version = command.version if isinstance(command, CommitCommand) else NEWEST_COMMIT
 
-    def partitions() -> Iterator[tuple[bytes, int]]:
+    def partitions() -> Iterator[tuple[str, bytes, int]]:
         for topic in request.topics:
             topic_id = id_of(image, topic)
             for one in topic.partitions:
-                yield topic_id, one.partition_index
+                yield topic.name, topic_id, one.partition_index
 
     return group.validate_commit(request.member_id, request.group_instance_id, epoch, version, partitions)
 

@@ -110,9 +110,9 @@ def _error_of(group: Group | None, request: TxnOffsetCommitRequest) -> int:
         # The first commit without a generation creates a simple group.
         return 0 if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
 
-    def partitions() -> Iterator[tuple[bytes, int]]:
+    def partitions() -> Iterator[tuple[str, bytes, int]]:
         for topic in request.topics:
             for one in topic.partitions:
-                yield topic.topic_id, one.partition_index
+                yield topic.name, topic.topic_id, one.partition_index
 
     return group.validate_transactional_commit(request.member_id, request.group_instance_id, epoch, partitions)

@@ -46,6 +46,9 @@ from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetc
 from muster.protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
 from muster.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from muster.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from muster.protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+from muster.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from muster.protocol.shapes.offset_fetch import failed_group
@@ -103,6 +106,10 @@ def _share_heartbeat(_: Message, code: int) -> Message:
     return ShareGroupHeartbeatResponse(error_code=code)
 
 
+def _streams_heartbeat(_: Message, code: int) -> Message:
+    return StreamsGroupHeartbeatResponse(error_code=code, status=None)
+
+
 def _altered(_: Message, code: int) -> Message:
     return AlterShareGroupOffsetsResponse(0, code, error_message(code))
 
@@ -158,6 +165,14 @@ _MAKERS: Final[Mapping[type, _Make]] = {
     ),
     ShareGroupDescribeResponse: lambda r, code: ShareGroupDescribeResponse(
         groups=[DescribedShareGroup(code, None, group.group_id) for group in r.groups]
+    ),
+    StreamsGroupHeartbeatRequest: _streams_heartbeat,
+    StreamsGroupHeartbeatResponse: _streams_heartbeat,
+    StreamsGroupDescribeRequest: lambda r, code: StreamsGroupDescribeResponse(
+        groups=[DescribedStreamsGroup(code, None, group_id) for group_id in r.group_ids]
+    ),
+    StreamsGroupDescribeResponse: lambda r, code: StreamsGroupDescribeResponse(
+        groups=[DescribedStreamsGroup(code, None, group.group_id) for group in r.groups]
     ),
     DescribeShareGroupOffsetsRequest: lambda r, code: DescribeShareGroupOffsetsResponse(
         groups=[

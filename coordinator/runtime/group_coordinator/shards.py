@@ -14,11 +14,12 @@ from muster.coordinator.groups.common.settings import (
     GroupSettings,
     IntervalConfigured,
     OwnConfig,
+    OwnStreams,
 )
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.properties.definition import Value
 from muster.coordinator.properties.live import Live
-from muster.coordinator.properties.resource_configs import effective_group
+from muster.coordinator.properties.resource_configs import effective_group, group_value
 from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard, KnownProducers, Observer, none_of_them
 from muster.coordinator.runtime.routing import Routing
@@ -76,7 +77,7 @@ def group_shards(
 
 log = structlog.get_logger("muster.groups")
 
-KINDS: Final = ("consumer", "share")
+KINDS: Final = ("consumer", "share", "streams")
 """The types of groups that have configs of their own."""
 _TIMES: Final = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 """The configs that become the fields of `OwnConfig`, behind the type of the group."""
@@ -96,8 +97,15 @@ class DynamicGroupConfigs:
         for name in outside:
             log.warning("a config of a group is outside of the broker's bounds: the bound is used",
                         group=group_id, property=name, configured=configs[name], counts=values[name])  # fmt: skip
-        own = [OwnConfig(*[values.get(f"{kind}.{name}") for name in _TIMES]) for kind in KINDS]
-        change = GroupConfigured(group_id, *[None if one == OwnConfig() else one for one in own])
+        own = OwnConfig(*[values.get(f"consumer.{name}") for name in _TIMES])
+        share = OwnConfig(*[values.get(f"share.{name}") for name in _TIMES])
+        streams = _streams(configs, values)
+        change = GroupConfigured(
+            group_id,
+            None if own == OwnConfig() else own,
+            None if share == OwnConfig() else share,
+            None if streams == OwnStreams() else streams,
+        )
         self._routing.shard(group_id).configured(change)
 
     def broker_reconfigured(self) -> None:
@@ -108,6 +116,23 @@ class DynamicGroupConfigs:
             self._intervals = intervals
             for shard in self._routing.shards:
                 shard.configured(intervals)
+
+
+def _streams(configs: Mapping[str, str], values: Mapping[str, int]) -> OwnStreams:
+    """The configs of a streams group. `values`: those with bounds."""
+    delay_ms = group_value(configs, "streams.initial.rebalance.delay.ms")
+    tags = group_value(configs, "streams.rack.aware.assignment.tags")
+    lag = group_value(configs, "streams.acceptable.recovery.lag")
+    return OwnStreams(
+        values.get("streams.session.timeout.ms"),
+        values.get("streams.heartbeat.interval.ms"),
+        values.get("streams.assignment.interval.ms"),
+        delay_ms if isinstance(delay_ms, int) else None,
+        values.get("streams.num.standby.replicas"),
+        tuple(tags) if isinstance(tags, (list, tuple)) else None,
+        values.get("streams.task.offset.interval.ms"),
+        lag if isinstance(lag, int) else None,
+    )
 
 
 def _intervals(value: Callable[[str], Value]) -> list[int]:

@@ -80,6 +80,9 @@ from muster.protocol.messages import (
     share_fetch,
     share_group_describe,
     share_group_heartbeat,
+    streams_group_describe,
+    streams_group_heartbeat,
+    streams_group_topology_description_update,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -226,6 +229,10 @@ DESCRIBED = describe_share_group_offsets.DescribeShareGroupOffsetsRequest(
         )
     ]
 )
+STREAMS = streams_group_heartbeat.StreamsGroupHeartbeatRequest(
+    "streamed", "m", 0, rebalance_timeout_ms=1_000, active_tasks=[], standby_tasks=[], warmup_tasks=[], process_id="p",
+    topology=streams_group_heartbeat.Topology(0, [streams_group_heartbeat.Subtopology("0", ["t"])]),
+)  # fmt: skip
 SHARE = share_group_heartbeat.ShareGroupHeartbeatRequest("shared", "m", 0, None, ["t"])
 MARKERS = write_txn_markers.WriteTxnMarkersRequest(
     [write_txn_markers.WritableTxnMarker(1, 0, False, [write_txn_markers.WritableTxnMarkerTopic("t", [0])])]
@@ -431,6 +438,10 @@ CASES = [
     Case("alter offsets of a share group", lambda t: ALTERED, ((O.READ, G, "shared"), (O.READ, T, "t")), ((O.READ, G, "shared"),), code, NO_GROUP),
     Case("alter share offsets of a topic", lambda t: ALTERED, ((O.READ, G, "shared"), (O.READ, T, "t")), ((O.READ, T, "t"),), lambda a: a.responses[0].partitions[0].error_code, NO_TOPIC),
     Case("delete offsets of a share group", lambda t: DELETED, ((O.DELETE, G, "shared"), (O.READ, T, "t")), ((O.DELETE, G, "shared"),), code, NO_GROUP),
+    Case("join a streams group", lambda t: STREAMS, ((O.READ, G, "streamed"), (O.DESCRIBE, T, "t")), ((O.READ, G, "streamed"),), code, NO_GROUP),
+    Case("name a topic in a topology", lambda t: STREAMS, ((O.READ, G, "streamed"), (O.DESCRIBE, T, "t")), ((O.DESCRIBE, T, "t"),), code, NO_TOPIC),
+    Case("describe streams groups", lambda t: streams_group_describe.StreamsGroupDescribeRequest(["no", "g"]), ((O.DESCRIBE, G, "no"), (O.DESCRIBE, G, "g")), ((O.DESCRIBE, G, "g"),), lambda a: [(g.group_id, g.error_code) for g in a.groups], [("g", NO_GROUP), ("no", ErrorCode.GROUP_ID_NOT_FOUND)]),
+    Case("describe a topology", lambda t: streams_group_topology_description_update.StreamsGroupTopologyDescriptionUpdateRequest("streamed"), ((O.READ, G, "streamed"),), ((O.READ, G, "streamed"),), code, NO_GROUP),
     Case("list groups", lambda t: list_groups.ListGroupsRequest(), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE), (O.DESCRIBE, G, "g")), lambda a: (a.error_code, [g.group_id for g in a.groups]), (0, [])),
     Case("list groups that may be described", lambda t: list_groups.ListGroupsRequest(), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE),), lambda a: (a.error_code, [g.group_id for g in a.groups]), (0, ["g"])),
     Case("delete groups", lambda t: delete_groups.DeleteGroupsRequest(["g", "no"]), ((O.DELETE, G, "g"), (O.DELETE, G, "no")), ((O.DELETE, G, "g"),), lambda a: [(g.group_id, g.error_code) for g in a.results], [("no", ErrorCode.GROUP_ID_NOT_FOUND), ("g", NO_GROUP)]),

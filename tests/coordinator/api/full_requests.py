@@ -277,6 +277,13 @@ _REQUESTS: Final[dict[int, Callable[[Ids], Message]]] = {
     85: _states("write_share_group_state", "WriteState", state_epoch=1, leader_epoch=1, delivery_complete_count=1),
     86: _states("delete_share_group_state", "DeleteState"),
     87: _states("read_share_group_state_summary", "ReadStateSummary", leader_epoch=1),
+    88: lambda _: make("streams_group_heartbeat", "StreamsGroupHeartbeatRequest", group_id="g", member_id="m",
+                       member_epoch=0, rebalance_timeout_ms=1_000, active_tasks=[], standby_tasks=[], warmup_tasks=[],
+                       process_id="p", topology=make("streams_group_heartbeat", "Topology", epoch=0, subtopologies=[
+                           make("streams_group_heartbeat", "Subtopology", subtopology_id="0",
+                                source_topics=[*TOPICS])])),
+    89: _simple("streams_group_describe", group_ids=[*GROUPS], include_authorized_operations=True),
+    93: _simple("streams_group_topology_description_update", group_id="g", member_id="m", topology_epoch=0),
     90: _simple("describe_share_group_offsets", groups=[
         make("describe_share_group_offsets", "DescribeShareGroupOffsetsRequestGroup", group_id=group, topics=[
             make("describe_share_group_offsets", "DescribeShareGroupOffsetsRequestTopic",

@@ -60,13 +60,15 @@ def test_api_versions_before_version_3_needs_no_client_software_name(version: in
 def test_features_that_are_not_served_have_level_0() -> None:
     response = answer(4)
     supported = {row.name: (row.min_version, row.max_version) for row in response.supported_features}
-    assert supported["streams.version"] == (0, 0)
+    assert supported["streams.version"] == (0, 1)
+    assert supported["eligible.leader.replicas.version"] == (0, 0)
     assert supported["share.version"] == (0, 2)
     assert supported["group.version"] == (0, 1)
     assert supported["transaction.version"] == (0, 2)
     assert supported["metadata.version"] == (7, 33)
     finalized = {row.name: row.max_version_level for row in response.finalized_features}
-    assert finalized == {"group.version": 1, "metadata.version": 33, "share.version": 2, "transaction.version": 2}
+    assert finalized == {"group.version": 1, "metadata.version": 33, "share.version": 2, "streams.version": 1,
+                         "transaction.version": 2}  # fmt: skip
     assert response.finalized_features_epoch == 7
 
 

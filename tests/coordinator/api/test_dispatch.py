@@ -190,7 +190,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("key", "version", "name"),
         [(HEARTBEAT, 5, "Heartbeat"), (HEARTBEAT, -1, "Heartbeat"), (ApiKey.PRODUCE, 2, "Produce"), (999, 0, 999),
-         (ApiKey.STREAMS_GROUP_HEARTBEAT, 1, "StreamsGroupHeartbeat"), (-3, 0, -3)],
+         (ApiKey.STREAMS_GROUP_HEARTBEAT, 2, "StreamsGroupHeartbeat"), (-3, 0, -3)],
     )  # fmt: skip
     def test_the_refusal_of_an_unserved_request_names_api_and_version(
         self, key: int, version: int, name: object

@@ -6,9 +6,9 @@ from muster.coordinator.groups import core
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.share.group import ShareGroup
-from muster.coordinator.groups.unsupported_group import UnsupportedGroup
+from muster.coordinator.groups.streams.group import StreamsGroup
 
-TYPES = {ClassicGroup, ConsumerGroup, ShareGroup, UnsupportedGroup}
+TYPES = {ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup}
 
 
 def test_every_type_of_group_has_a_row_in_each_dispatch_table() -> None:

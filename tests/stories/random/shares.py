@@ -10,21 +10,13 @@ partitions is compared, in descriptions of the group.
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import difflib
 import random
 import re
-import secrets
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
-from tests.stories import tcp
-from tests.stories.brokers import connect
+from tests.stories.random.beside import Plan, main
 from tests.stories.story import Story
-from tests.support.servers import KafkaServer, MusterServer
 
 SETTINGS: Mapping[str, str] = {
     "group.share.assignment.interval.ms": "0", "group.share.max.size": "5", "group.min.session.timeout.ms": "100",
@@ -40,8 +32,6 @@ WAIT_MS = 400
 """How long a step waits, so that Kafka has created or deleted the states that a request asked for."""
 GIVEN = re.compile(r"(<- share-heartbeat ok epoch=-?\d+) assignment=\[\d+\]")
 STEPS = 30
-TRIES = 3
-"""How often a history is played again that differed."""
 
 
 def history(seed: int) -> Story:
@@ -80,90 +70,12 @@ def _step(chance: random.Random, joined: set[str]) -> str:
     ))  # fmt: skip
 
 
-class Side:
-    """One server, with its topics."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self.address = host, port
-        self.known: tcp.Ready = {}
-
-    async def ready(self) -> None:
-        """Make the topics, and wait for the coordinators."""
-        runner = await connect(*self.address)
-        self.ids = await tcp.prepare(runner, self.known, history(0))
-        await runner.close()
-
-    async def play(self, story: Story, suffix: str) -> str:
-        """The history as it went."""
-        return await tcp.play(tcp.Driver(*self.address), story, self.ids, suffix)
+def _plain(line: str) -> str:
+    """A line without the assignment of a heartbeat."""
+    return GIVEN.sub(r"\1", line)
 
 
-def answers(text: str) -> dict[str, list[str]]:
-    """The answers that each actor got, in their order, whenever they came, without the assignments of heartbeats."""
-    found: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        if line.startswith("    ") and not line.endswith(" waiting"):
-            found.setdefault(line.split()[0], []).append(GIVEN.sub(r"\1", line))
-    return found
-
-
-async def compare(sides: tuple[Side, Side], seed: int, at_once: asyncio.Semaphore) -> str | None:
-    """Play one history on both. Returns the difference."""
-    story = history(seed)
-    async with at_once:
-        suffix = "~" + secrets.token_hex(4)
-        kafka, muster = await asyncio.gather(*(side.play(story, suffix) for side in sides))
-    if answers(kafka) == answers(muster):
-        return None
-    return "\n".join(difflib.unified_diff(kafka.splitlines(), muster.splitlines(), "kafka", "muster", lineterm="", n=8))
-
-
-async def run(kafka: Side, muster: Side, seed: int, steps: int, at_once: int) -> int:
-    """Play histories; the number of differences."""
-    sides = kafka, muster
-    for side in sides:
-        await side.ready()
-    seeds = range(seed, seed + -(-steps // STEPS))
-    together = asyncio.Semaphore(at_once)
-    found = await asyncio.gather(*(compare(sides, one, together) for one in seeds))
-    late = [one for one, difference in zip(seeds, found, strict=True) if difference is not None]
-    differ = 0
-    for one in late:
-        for _ in range(TRIES):
-            difference = await compare(sides, one, together)
-            if difference is None:
-                break
-        else:
-            differ += 1
-            print(f"=== history {one}\n{difference}", flush=True)
-    count = len(seeds)
-    print(f"{count} histories, {count * STEPS} steps, {len(late)} once late, {differ} differences", flush=True)
-    return differ
-
-
-def main() -> int:
-    """Run the command line that the module describes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
-    parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--at-once", type=int, default=20)
-    args = parser.parse_args()
-    print(f"seed {args.seed}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        quiet = ["--log-level", "warning"]
-        servers = (
-            KafkaServer(Path(folder) / "kafka", SETTINGS),
-            MusterServer(Path(folder) / "muster", SETTINGS, in_memory=True, arguments=quiet),
-        )
-        try:
-            for server in servers:
-                server.start()
-            sides = [Side(*server.address) for server in servers]
-            return min(asyncio.run(run(sides[0], sides[1], args.seed, args.steps, args.at_once)), 1)
-        finally:
-            for server in servers:
-                server.stop()
-
+PLAN = Plan(SETTINGS, history, STEPS, _plain)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(PLAN, __doc__ or "", 10_000))

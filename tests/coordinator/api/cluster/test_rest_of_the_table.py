@@ -82,7 +82,7 @@ async def test_kraft_version_stays_0() -> None:
     assert answer.error_message.endswith("because not all of the voters support it")
 
 
-def test_what_share_and_streams_bring_is_all_that_is_missing() -> None:
+def test_every_request_of_kafka_is_served() -> None:
     versions = Path(__file__).resolve().parents[3] / "golden" / "versions.json"
     kafkas_keys = {row["key"] for row in json.loads(versions.read_text())["apis"]}
-    assert kafkas_keys - set(SERVED) == {88, 89, 93}
+    assert kafkas_keys - set(SERVED) == set()

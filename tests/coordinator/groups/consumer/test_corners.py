@@ -7,6 +7,7 @@ import pytest
 from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.common import kafka_order
+from muster.coordinator.groups.common.group import SINCE_COMMIT
 from muster.coordinator.groups.consumer import history, prepared_target, reconciliation_facts
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
 from muster.coordinator.groups.consumer.member import (
@@ -21,7 +22,7 @@ from muster.coordinator.groups.consumer.member import (
 from muster.coordinator.groups.offsets import commit
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
-from muster.coordinator.groups.unsupported_group import UnsupportedGroup
+from muster.coordinator.groups.streams.group import StreamsGroup
 from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
@@ -137,7 +138,7 @@ def test_a_tombstone_of_an_unknown_member_changes_nothing() -> None:
     assert list(harness.consumers().members) == ["A"]
 
 
-def test_a_tombstone_of_an_unknown_unsupported_group_changes_nothing() -> None:
+def test_a_tombstone_of_an_unknown_streams_group_changes_nothing() -> None:
     harness = ConsumerGroupHarness()
     rows = [
         (StreamsGroupMetadataKey("s"), None),
@@ -146,9 +147,9 @@ def test_a_tombstone_of_an_unknown_unsupported_group_changes_nothing() -> None:
     harness.core.replay(rows, harness.now)
     harness.collect(harness.core.loaded(harness.now))
     group = harness.core.state.groups["x"]
-    assert isinstance(group, UnsupportedGroup)
+    assert isinstance(group, StreamsGroup)
     assert (list(harness.core.state.groups), group.state) == (["x"], "Empty")
-    assert group.unused_since_ms() == UnsupportedGroup.unused_since_ms(group)
+    assert group.unused_since_ms() == SINCE_COMMIT
 
 
 def committing(harness: ConsumerGroupHarness, epoch: int, version: int) -> int:

@@ -131,7 +131,7 @@ def test_fetches_and_transactional_commits_check_member_and_epoch() -> None:
     nothing: Any = tuple
     assert group.validate_transactional_commit("", None, -1, nothing) == 0
     assert group.validate_transactional_commit("A", None, 2, nothing) == 0
-    late: Any = lambda: [(T, 0)]  # noqa: E731
+    late: Any = lambda: [("t", T, 0)]  # noqa: E731
     assert group.validate_transactional_commit("A", None, 1, late) == ErrorCode.STALE_MEMBER_EPOCH
     assert group.validate_commit("A", None, 2, 8, nothing) == ErrorCode.UNSUPPORTED_VERSION
     assert group.unused_since_ms() == -1

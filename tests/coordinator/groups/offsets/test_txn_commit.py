@@ -13,7 +13,7 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets import txn_commit
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
 from muster.coordinator.groups.share.group import ShareGroup
-from muster.coordinator.groups.unsupported_group import NOT_READY, UnsupportedGroup
+from muster.coordinator.groups.streams.group import StreamsGroup
 from muster.coordinator.state_machine.interface import Client, EndTransaction, TransactionalBatch
 from muster.coordinator.system.jobs import at_once
 from muster.protocol.errors import ErrorCode
@@ -322,8 +322,8 @@ def test_a_refused_transactional_commit_is_reported(harness: Producers) -> None:
 
 
 def test_transactional_commits_to_streams_and_share_groups_are_answered_by_type(harness: Producers) -> None:
-    group = harness.core.state.groups["g"] = UnsupportedGroup("g")
-    group.state = NOT_READY
+    group = harness.core.state.groups["g"] = StreamsGroup("g")
+    group.put_member("m")
     assert [harness.txn(), harness.txn("x", 1), harness.txn("x", -1)] == [0, UNKNOWN_MEMBER, UNKNOWN_MEMBER]
     harness.core.state.groups["g"] = ShareGroup("g")
     assert [harness.txn(), harness.txn("x", 1), harness.txn("x", -1)] == [ErrorCode.GROUP_ID_NOT_FOUND] * 3

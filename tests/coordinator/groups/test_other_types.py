@@ -1,7 +1,4 @@
-"""Groups that are not classic, in a log that Kafka wrote: the answers are those of a Kafka 4.3.
-
-Consumer and share groups are served; streams groups are only kept.
-"""
+"""Groups that are not classic, in a log that Kafka wrote: the answers are those of a Kafka."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.groups.unsupported_group import UnsupportedGroup, is_of_such_a_group
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -49,6 +45,11 @@ from muster.protocol.messages.group_records.streams_group_metadata import (
     StreamsGroupMetadataKey,
     StreamsGroupMetadataValue,
 )
+from muster.protocol.messages.group_records.streams_group_topology import (
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+    Subtopology,
+)
 from muster.protocol.messages.list_groups import ListGroupsRequest
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -85,6 +86,7 @@ SHARE: Rows = [(ShareGroupMetadataKey("g"), ShareGroupMetadataValue(1))]
 SHARE_MEMBER: Rows = [(ShareGroupMemberMetadataKey("g", "m"), ShareGroupMemberMetadataValue())]
 STREAMS: Rows = [(StreamsGroupMetadataKey("g"), StreamsGroupMetadataValue(1))]
 STREAMS_MEMBER: Rows = [(StreamsGroupMemberMetadataKey("g", "m"), StreamsGroupMemberMetadataValue())]
+TOPOLOGY = StreamsGroupTopologyKey("g"), StreamsGroupTopologyValue(0, [Subtopology("0", ["t"])])
 
 
 def harness_with(*rows: tuple[Message, Message | None]) -> GroupHarness:
@@ -92,12 +94,6 @@ def harness_with(*rows: tuple[Message, Message | None]) -> GroupHarness:
     harness.core.replay(rows, harness.now)
     harness.collect(harness.core.loaded(harness.now))
     return harness
-
-
-def foreign(harness: GroupHarness) -> UnsupportedGroup:
-    group = harness.core.state.groups["g"]
-    assert isinstance(group, UnsupportedGroup)
-    return group
 
 
 def listed(
@@ -131,7 +127,7 @@ def delete(harness: GroupHarness) -> int:
         ([*STREAMS, *STREAMS_MEMBER], "NotReady", "streams"),
     ],
 )  # fmt: skip
-def test_an_unsupported_group_is_listed_with_its_type_and_state(rows: Rows, state: str, kind: str) -> None:
+def test_a_group_of_another_type_is_listed_with_its_type_and_state(rows: Rows, state: str, kind: str) -> None:
     harness = harness_with(*rows)
     assert listed(harness) == [("g", state, kind, kind)]
     assert listed(harness, types=(kind.upper(),), states=(state.lower(),)) == listed(harness)
@@ -238,8 +234,9 @@ def test_a_loaded_consumer_group_subscribes_by_name_or_by_pattern() -> None:
     assert known.subscribes_to("orders")
     assert not known.subscribes_to("t")
     assert not harness_with(*CONSUMER).core.state.groups["g"].subscribes_to("u")
-    assert foreign(harness_with(*STREAMS, *STREAMS_MEMBER)).subscribes_to("t")
-    assert not foreign(harness_with(*STREAMS)).subscribes_to("t")
+    for rows, is_there in ((STREAMS, False), ([*STREAMS, *STREAMS_MEMBER], False), ([*STREAMS, TOPOLOGY], False)):
+        assert harness_with(*rows).core.state.groups["g"].subscribes_to("t") is is_there
+    assert harness_with(*STREAMS, *STREAMS_MEMBER, TOPOLOGY).core.state.groups["g"].subscribes_to("t")
 
 
 def test_the_last_records_decide_the_type_of_a_group() -> None:
@@ -257,11 +254,7 @@ def test_the_last_records_decide_the_type_of_a_group() -> None:
     assert harness_with((ConsumerGroupMetadataKey("g"), None)).core.state.groups == {}
 
 
-def test_a_classic_record_has_no_unsupported_group_type() -> None:
-    assert not is_of_such_a_group(GroupMetadataKey("g"))
-
-
 def test_a_streams_group_with_members_refuses_classic_members() -> None:
-    harness = harness_with(*STREAMS, *STREAMS_MEMBER)
+    harness = harness_with(*STREAMS, *STREAMS_MEMBER, TOPOLOGY)
     assert harness.join().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert delete_offset(harness).topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC

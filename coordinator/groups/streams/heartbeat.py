@@ -1,0 +1,368 @@
+"""StreamsGroupHeartbeat: a member joins, stays, or returns. `leave` has the end of a membership, `answers` the answer.
+
+All records of a heartbeat are made before the state changes. If they are too many for one batch, the heartbeat is
+refused. The order of the records, and of the checks, is Kafka's (GroupMetadataManager.streamsGroupHeartbeat).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from sys import intern
+from typing import Final, NamedTuple
+
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.group import Group
+from muster.coordinator.groups.common.refusal import Refused, invalid
+from muster.coordinator.groups.common.state import Step, pack, size_of, tombstones, with_bytes
+from muster.coordinator.groups.common.topic_hashes import hash_of_topics
+from muster.coordinator.groups.streams import answers, checks, history, leave, records, target
+from muster.coordinator.groups.streams.answers import Beaten
+from muster.coordinator.groups.streams.group import STABLE, MemberOffsets, StreamsGroup, streams_group
+from muster.coordinator.groups.streams.internal_topics import Configured, InternalTopic, Status, configure
+from muster.coordinator.groups.streams.member import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    NOBODY,
+    START,
+    UNREVOKED_TASKS,
+    Description,
+    Position,
+    StreamsMember,
+)
+from muster.coordinator.groups.streams.reconcile import Goal, next_position
+from muster.coordinator.groups.streams.target import ComputedTarget
+from muster.coordinator.groups.streams.tasks import NO_TASKS, Tasks, has_same_tasks, sets_of
+from muster.coordinator.groups.streams.topology import NO_TOPOLOGY, Topology, value_of
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.state_machine.interface import Client, Command, Record
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskOffset,
+)
+
+_ENDS: Final = (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class HeartbeatCommand(Command):
+    """A StreamsGroupHeartbeat with its version. The core sets `missing`: the internal topics to be created."""
+
+    version: int = 1
+    missing: Mapping[str, InternalTopic] = field(default_factory=dict)
+
+
+def handle(step: Step, command: HeartbeatCommand, request: StreamsGroupHeartbeatRequest, group: Group | None) -> None:
+    """Answer a StreamsGroupHeartbeat."""
+    try:
+        checks.check_request(request)
+        if request.member_epoch in _ENDS:
+            response = leave.handle(step, request, group)
+        else:
+            response = _beat(step, command, request, group)
+    except Refused as refused:
+        response = StreamsGroupHeartbeatResponse(0, refused.error, refused.message)
+        step.refused(command, request.group_id, refused.error, request.member_id, request.instance_id)
+    step.reply(command.respond, response)
+
+
+class _Sender(NamedTuple):
+    """The sender of a heartbeat: a member (None if it is new), and the static member that the sender replaces."""
+
+    member_id: str
+    member: StreamsMember | None
+    replaced: StreamsMember | None
+
+    @property
+    def before(self) -> Description:
+        """The description before this request, or that of the replaced member."""
+        one = self.member or self.replaced
+        return NOBODY if one is None else one.description
+
+    @property
+    def position(self) -> Position:
+        """The position before this request. A member that replaces another begins at epoch 0 with its tasks."""
+        if self.replaced is not None:
+            return self.replaced.position._replace(epoch=0, previous_epoch=0)
+        return START if self.member is None else self.member.position
+
+
+class _Reached(NamedTuple):
+    """The targets that are in force after a heartbeat. `computed`: None if they were not computed now."""
+
+    epoch: int
+    its: Tasks
+    computed: ComputedTarget | None = None
+
+
+def _beat(
+    step: Step, command: HeartbeatCommand, request: StreamsGroupHeartbeatRequest, present: Group | None
+) -> StreamsGroupHeartbeatResponse:
+    group = _group(present, request)
+    sender = _sender(step, group, request)
+    known, had = sender.before, sender.position
+    description = _describe(known, request, command.client)
+    made = [] if present is None or present is group else tombstones(present)
+    if sender.replaced is not None:
+        made += leave.replacement(group, sender.replaced, sender.member_id)
+    is_own = description is not known
+    if is_own:
+        made.append(records.member_metadata(group.group_id, sender.member_id, description))
+    topology = _topology(group, request, made)
+    statuses = _stale(group, description)
+    configured, metadata_hash = _configure(step, group, topology)
+    validated = topology.epoch if configured.status is None else NO_TOPOLOGY
+    checks.check_tasks(configured, request)
+    offsets = _offsets(group, request)
+    configs = target.configs_of(step, group.group_id)
+    is_new_hash = metadata_hash != group.metadata_hash
+    must_compute = is_new_hash or validated != group.validated_epoch or configs != group.last_configs
+    must_compute |= is_own and (request.instance_id is None or _differ(known, description))
+    is_refined = not must_compute and _is_off_target(group, sender)
+    epoch = group.epoch + 1 if must_compute or is_refined else group.epoch
+    if epoch > group.epoch:
+        made.append(records.group_epoch(group.group_id, epoch, metadata_hash, validated, configs, group.descriptions))
+    goal = _Epoch(epoch, configured, configs, is_refined, offsets or group.offsets.get(sender.member_id))
+    reached = _reach(step, group, sender, description, goal, made, statuses)
+    position = _next_position(group, sender, description, request, reached)
+    if position != had:
+        made.append(records.current(group.group_id, sender.member_id, position))
+    made = list(map(with_bytes, made))
+    if size_of(list(map(pack, made))) > step.max_bytes:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    group.shutdown_by = group.shutdown_by or (sender.member_id if request.shutdown_application else None)
+    beaten = Beaten(request, command.version, known.endpoint, had, description, position)
+    endpoints = answers.endpoints_of(step, group, beaten, sender.replaced, configured)
+    # After this line no request is refused.
+    before = history.Before(group.state, group.epoch, group.hashed_topics, is_new_hash, is_own)
+    was_empty = not group.members
+    step.record_all(made)
+    recorded = streams_group(step.state, group.group_id)
+    assert recorded is not None
+    is_created = recorded is not group
+    if is_created:
+        step.event(events.GROUP_CREATED, group.group_id)
+    _set_timers(step, recorded, recorded.members[sender.member_id], had, was_empty=was_empty)
+    recorded.hashed_version, recorded.hashed_topics = step.state.image.version, step.state.image.by_name
+    history.beaten(step, recorded, sender.member_id, sender.replaced, sender.member is None, before, reached.computed)
+    if position is not had:
+        history.moved(step, recorded, recorded.members[sender.member_id], had)
+    command.missing = configured.missing
+    # As on Kafka, a group that this heartbeat has created forgets everything that has no record.
+    if offsets is not None and not is_created:
+        group.offsets[sender.member_id] = offsets
+    response = answers.response_to(step, group, beaten, statuses, configured)
+    response.partitions_by_user_endpoint = endpoints
+    if present is not None:
+        response.endpoint_information_epoch = group.endpoint_epoch
+    return response
+
+
+def _group(present: Group | None, request: StreamsGroupHeartbeatRequest) -> StreamsGroup:
+    if isinstance(present, StreamsGroup):
+        return present
+    is_joining, group_id = request.member_epoch == 0, request.group_id
+    if present is None and not is_joining:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
+    if present is not None and not (is_joining and present.kind == "classic" and not present.deletion_error()):
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+    return StreamsGroup(intern(group_id))
+
+
+def _sender(step: Step, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> _Sender:
+    member_id, instance_id = request.member_id, request.instance_id
+    static = None if instance_id is None else group.static_member(instance_id)
+    if request.member_epoch == 0:
+        most = step.state.settings.group_streams_max_size
+        if static is None and len(group.members) >= most and member_id not in group.members:
+            message = f"The streams group has reached its maximum capacity of {most} members."
+            raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        if static is None:
+            return _Sender(member_id, group.members.get(member_id), None)
+        checks.check_released(static, request)
+        return _Sender(member_id, None, static)
+    if instance_id is None:
+        member = leave.known_member(group, member_id)
+    else:
+        member = checks.check_static(static, request)
+    checks.check_epoch(member.position, request)
+    return _Sender(member_id, member, None)
+
+
+def _describe(before: Description, request: StreamsGroupHeartbeatRequest, client: Client) -> Description:
+    """The member's description after this request, `before` if nothing changes. Fields that are not sent stay."""
+    endpoint, tags = before.endpoint, before.client_tags
+    if request.user_endpoint is not None:
+        endpoint = request.user_endpoint.host, request.user_endpoint.port
+    elif request.member_epoch == 0:
+        endpoint = None
+    if request.client_tags is not None:
+        tags = tuple(sorted({one.key: one.value for one in request.client_tags}.items()))
+        if len(tags) < len(request.client_tags):
+            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    description = Description(
+        before.instance_id if request.instance_id is None else request.instance_id,
+        before.rack_id if request.rack_id is None else request.rack_id,
+        client.client_id,
+        client.host,
+        before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        before.topology_epoch if request.topology is None else request.topology.epoch,
+        before.process_id if request.process_id is None else request.process_id,
+        endpoint,
+        tags,
+    )
+    return before if description == before else description
+
+
+def _differ(before: Description, now: Description) -> bool:
+    """Whether a static member has changed in a way that changes the assignment."""
+    return (before.topology_epoch, before.rack_id, before.client_tags, before.process_id) != (
+        now.topology_epoch, now.rack_id, now.client_tags, now.process_id,
+    )  # fmt: skip
+
+
+def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, made: list[Record]) -> Topology:
+    """The topology of the group. The first topology that a member sends is that of the group, and is recorded."""
+    sent, present = request.topology, group.topology
+    if sent is None:
+        if present is None:
+            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        return present
+    if sent.epoch < 0:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    value = value_of(sent)
+    topology = Topology(value.epoch, value.subtopologies)
+    if present is None:
+        made.append(records.topology(group.group_id, value))
+        return topology
+    if present.epoch <= sent.epoch and present != topology:
+        raise invalid("Topology updates are not supported yet.")
+    return present
+
+
+def _stale(group: StreamsGroup, description: Description) -> list[Status]:
+    if group.topology is None or description.topology_epoch >= group.topology.epoch:
+        return []
+    detail = (
+        f"The member's topology epoch {description.topology_epoch} is behind the group's topology epoch "
+        f"{group.topology.epoch}."
+    )
+    return [Status(answers.STALE_TOPOLOGY, detail)]
+
+
+def _configure(step: Step, group: StreamsGroup, topology: Topology) -> tuple[Configured, int]:
+    """The topology with its partition counts, and the hash of its topics. Both are kept while no topic changes."""
+    image, configured, metadata_hash = step.state.image, group.configured, group.metadata_hash
+    if configured is not None and group.topology is not None and group.hashed_version == image.version:
+        return configured, metadata_hash
+    metadata_hash = hash_of_topics(topology.topics, image, step.state.settings.broker_rack)
+    if configured is None or group.topology is None or metadata_hash != group.metadata_hash:
+        configured = group.configured = configure(topology, image)
+    return configured, metadata_hash
+
+
+def _offsets(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> MemberOffsets | None:
+    """The offsets of the member's tasks after this heartbeat. None when the heartbeat has none."""
+    if request.task_offsets is None and request.task_end_offsets is None:
+        return None
+    sums, ends = group.offsets.get(request.member_id, ({}, {}))
+    return (
+        sums if request.task_offsets is None else _by_task(request.task_offsets),
+        ends if request.task_end_offsets is None else _by_task(request.task_end_offsets),
+    )
+
+
+def _by_task(rows: Sequence[TaskOffset]) -> dict[str, dict[int, int]]:
+    made: dict[str, dict[int, int]] = {}
+    for row in rows:
+        its = made.setdefault(row.subtopology_id, {})
+        if row.partition in its:
+            raise invalid(
+                f"Task offsets contain a duplicate entry for subtopology {row.subtopology_id} and partition "
+                f"{row.partition}."
+            )
+        its[row.partition] = row.offset
+    return made
+
+
+def _is_off_target(group: StreamsGroup, sender: _Sender) -> bool:
+    """Whether the member has other tasks than its target, although the group is stable."""
+    mine = group.targets.get(sender.member_id, NO_TASKS)
+    return not has_same_tasks(mine, sender.position.assigned) and group.state == STABLE
+
+
+class _Epoch(NamedTuple):
+    """The group's epoch after a heartbeat, and what its targets depend on. `is_refined`: targets stay the same."""
+
+    number: int
+    configured: Configured
+    configs: Mapping[str, str]
+    is_refined: bool
+    offsets: MemberOffsets | None
+    """The offsets of the sender's tasks."""
+
+
+def _reach(
+    step: Step,
+    group: StreamsGroup,
+    sender: _Sender,
+    description: Description,
+    epoch: _Epoch,
+    made: list[Record],
+    statuses: list[Status],
+) -> _Reached:
+    """Compute the targets if they are due. Adds their records to `made`, and the reason of a delay to `statuses`."""
+    group_id, before, replaced = group.group_id, group.targets, sender.replaced
+    delay_ms = step.state.configs.of_streams(group_id).initial_delay_ms
+    if group.delay.due_ms != NEVER or (not group.members and delay_ms):
+        detail = "Assignment delayed due to the configured initial rebalance delay."
+        statuses.append(Status(answers.ASSIGNMENT_DELAYED, detail))
+        return _Reached(group.assignment_epoch, NO_TASKS)
+    if replaced is not None:
+        before = {**before, sender.member_id: before.get(replaced.member_id, NO_TASKS)}
+    mine = before.get(sender.member_id, NO_TASKS)
+    if group.assignment_epoch >= epoch.number:
+        return _Reached(group.assignment_epoch, mine)
+    if epoch.is_refined:
+        made.append(records.target_epoch(group_id, epoch.number, group.assignment_ms))
+        return _Reached(epoch.number, mine)
+    if not target.is_in_time(step, group):
+        detail = "Assignment delayed due to the configured assignment interval."
+        statuses.append(Status(answers.ASSIGNMENT_DELAYED, detail))
+        return _Reached(group.assignment_epoch, mine)
+    one = target.Candidate(
+        sender.member_id, description, sender.position.assigned, {} if epoch.offsets is None else epoch.offsets[0]
+    )
+    members = target.candidates(group, one, None if replaced is None else replaced.member_id)
+    computed = target.compute(step, group, epoch.number, members, before, epoch.configured, epoch.configs)
+    made += computed.records
+    return _Reached(epoch.number, computed.targets[sender.member_id], computed)
+
+
+def _next_position(
+    group: StreamsGroup,
+    sender: _Sender,
+    description: Description,
+    request: StreamsGroupHeartbeatRequest,
+    reached: _Reached,
+) -> Position:
+    rows = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    owned = None if None in rows else Tasks(*[sets_of(one or ()) for one in rows])
+    goal = Goal(description.process_id, reached.epoch, reached.its, group.owners, owned)
+    return next_position(sender.position, goal)
+
+
+def _set_timers(step: Step, group: StreamsGroup, member: StreamsMember, before: Position, *, was_empty: bool) -> None:
+    """Begin the member's session again. Begin the time in which it has to give up tasks, if its position is new."""
+    deadlines, configs, mono_ms = step.state.deadlines, step.state.configs.of_streams(group.group_id), step.now.mono_ms
+    deadlines.set(member, mono_ms + configs.session_timeout_ms)
+    if member.position != before:
+        if member.position.state == UNREVOKED_TASKS:
+            member.revocation.epoch = member.position.epoch
+            deadlines.set(member.revocation, mono_ms + member.description.rebalance_timeout_ms)
+        else:
+            deadlines.cancel(member.revocation)
+    if was_empty and configs.initial_delay_ms and group.delay.due_ms == NEVER:
+        deadlines.set(group.delay, mono_ms + configs.initial_delay_ms)

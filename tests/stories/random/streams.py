@@ -1,0 +1,90 @@
+"""Random histories of streams groups (KIP-1071) on a real Kafka and on Muster, compared line by line.
+
+    python -m tests.stories.random.streams [--seed 7] [--steps 5000] [--at-once 20]
+
+Starts both servers (Java 17+ and Maven are needed), and plays many groups side by side. A history that differs is
+played again alone, as a busy machine may be late. If it always differs, the difference is printed. Exit status 1 when
+there is one.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Mapping
+
+from tests.stories.asking_streams import TOPOLOGIES
+from tests.stories.random.beside import Plan, main
+from tests.stories.story import Story
+
+SETTINGS: Mapping[str, str] = {
+    "group.streams.assignment.interval.ms": "0", "group.streams.max.size": "5",
+    "group.streams.initial.rebalance.delay.ms": "0", "group.streams.num.standby.replicas": "1",
+    # With warm-ups, a refused static member takes the tasks of a running one on Kafka (docs/conformance.md).
+    "group.streams.num.warmup.replicas": "0",
+    "group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+}  # fmt: skip
+LETTERS = "ABCDEF"
+EPOCHS = ("",) * 20 + (" epoch=epoch+1", " epoch=epoch-1", " epoch=epoch-1", " epoch=1", " epoch=-3")
+OWNED = ("",) * 14 + (
+    " active=null standby=null warmup=null", " active=none", " active=0/0", " standby=none", " active=null",
+    " active=0/7", " active=9/0", " active=1/0+1 standby=0/1",
+)  # fmt: skip
+MORE = ("",) * 16 + (
+    " process=p1", " process=p2", " endpoint=here:9", " endpoint=there:7", " tags=zone:a", " tags=zone:b+rack:1",
+    " rack=r1", " rebalance=400", " offsets=0/0=50,0/1=9", " offsets=0/0=5 ends=0/0=50", " shutdown", " v=0",
+    " offsets=0/0=1,0/0=2", " endpoints=1",
+)  # fmt: skip
+WAIT_MS = 300
+"""How long a step waits, so that Kafka has created the topics of an application."""
+STEPS = 30
+
+
+def history(seed: int) -> Story:
+    """One history, without answers."""
+    chance = random.Random(seed)
+    names = chance.choice(
+        (["plain", "state"], ["count"], ["two"], ["joined", "fixed"], [one for one in TOPOLOGIES if one != "own"])
+    )
+    lines = ["# A history of a streams group.", "tags handlers", "topics t1=3 t2=2 t3=3", ""]
+    joined: set[str] = set()
+    for _ in range(STEPS):
+        lines.append(_step(chance, joined, names))
+        if "streams-heartbeat" in lines[-1] and "epoch=-" not in lines[-1]:
+            lines.append(f"advance {WAIT_MS}")
+        if chance.random() < 0.4:
+            lines.append("X: streams-describe")
+    lines += ["X: streams-describe", "X: list", "X: describe"]
+    return Story(f"streams-{seed}.txt", "\n".join(lines) + "\n")
+
+
+def _step(chance: random.Random, joined: set[str], names: list[str]) -> str:
+    dice, letter = chance.random(), chance.choice(LETTERS)
+    if dice < 0.25 or not joined:
+        joined.add(letter)
+        process = chance.choice(("", "", " process=p1", " process=p2"))
+        instance = chance.choice(("",) * 6 + (" instance=i1", " instance=i2"))
+        epoch = chance.choice(("",) * 6 + ("@1",))
+        topology = f" topology={chance.choice(names)}{epoch}"
+        return f"{letter}: streams-heartbeat epoch=0{topology}{process}{instance}{chance.choice(MORE)}"
+    known = chance.choice(sorted(joined))
+    if dice < 0.75:
+        return f"{known}: streams-heartbeat{chance.choice(EPOCHS)}{chance.choice(OWNED)}{chance.choice(MORE)}"
+    if dice < 0.85:
+        leaving = chance.choice(
+            (" epoch=-1", " epoch=-1", " epoch=-2 instance=i1", " epoch=-2 instance=i2", " epoch=-2")
+        )
+        return f"{known}: streams-heartbeat{leaving}"
+    return chance.choice((
+        "Y: delete", "X: list types=streams", "Y: join", "Y: commit t1/0=5 generation=-1 member=none", "X: fetch all",
+        "Y: consumer-heartbeat epoch=0 topics=t1 rebalance=5000 owned=none", "X: streams-describe other",
+        "Y: share-heartbeat epoch=0 topics=t1", f"{known}: commit t1/0=7 generation=epoch",
+        f"{known}: commit t1/1=8 generation=epoch-1", "Y: offset-delete t1/0",
+    ))  # fmt: skip
+
+
+PLAN = Plan(SETTINGS, history, STEPS)
+
+if __name__ == "__main__":
+    sys.exit(main(PLAN, __doc__ or "", 5_000))
