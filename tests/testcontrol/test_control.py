@@ -86,8 +86,8 @@ async def test_every_verb_on_the_records_of_share_groups_works() -> None:
             await ask("POST", f"{group}/hold-acknowledgements")
             acks = [(first, last, 1) for _, first, last, _ in again]
             acknowledging = asyncio.create_task(member.acknowledge({0: acks}))
-            while (await ask("GET", group))["acknowledgements_waiting"] < 1:
-                pass
+            await found.groups.wait_acknowledgements_held("g", 1)
+            assert (await ask("GET", group))["acknowledgements_waiting"] == 1
             assert (await ask("POST", f"{group}/release-acknowledgements"))["released"] == 1
             assert await acknowledging == [0]
             assert (await ask("POST", f"{group}/wait-acknowledged", {"topic": "t"}))["lag"] == 0
