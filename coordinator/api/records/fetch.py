@@ -15,7 +15,14 @@ from muster.coordinator.api.node import PLAIN_ROWS, Node, Respond, parts
 from muster.coordinator.api.records.fetch_rows import MOVED, FetchTerms, Result, RowsReader, reading
 from muster.coordinator.api.unsent import Taken
 from muster.coordinator.system.jobs import Job, OffloadedWork, PendingResult
-from muster.coordinator.topics.fetch_sessions import FetchContext, FetchRow, Key, may_have_session
+from muster.coordinator.topics.fetch_sessions import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    FetchContext,
+    FetchRow,
+    Key,
+    may_have_session,
+)
 from muster.coordinator.topics.fetch_wait import WATCHED_AT_ONCE, FetchWait
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode
@@ -72,9 +79,12 @@ class OneFetch:
     def open(self, rows: Sequence[FetchRow]) -> None:
         """Find the session of the request. `rows`: the rows of the request."""
         node, request, context = self._node, self._request, self._context
-        self.fetch = node.sessions.open(
-            request.session_id, request.session_epoch, rows, _forgotten(request), self._by_id, node.clock.mono_ms()
-        )
+        session_id, epoch = request.session_id, request.session_epoch
+        if epoch == FINAL_EPOCH and session_id == NO_SESSION:
+            self.fetch = FetchContext(rows)  # as `FetchSessions.open` makes it
+        else:
+            now_ms = node.clock.mono_ms()
+            self.fetch = node.sessions.open(session_id, epoch, rows, _forgotten(request), self._by_id, now_ms)
         is_from_follower = _is_from_follower(request)
         most_bytes = min(request.max_bytes, node.topics.settings.fetch_max_bytes)
         throttle = context.channel.throttle
@@ -83,7 +93,9 @@ class OneFetch:
                 throttle.exempt()
             else:
                 most_bytes = min(most_bytes, throttle.max_fetch_bytes())
-        self._min_bytes = min(request.min_bytes, most_bytes, node.unsent.room() or most_bytes)
+        self._min_bytes = min_bytes = min(request.min_bytes, most_bytes)
+        if min_bytes > 1:
+            self._min_bytes = min(min_bytes, node.unsent.room() or most_bytes)
         committed = request.isolation_level == READ_COMMITTED
         self._terms = FetchTerms(context.api_version, most_bytes, committed, is_from_follower)
 
@@ -116,8 +128,10 @@ class OneFetch:
             return FetchResponse(error_code=fetch.error_code)
         results = reader.results
         session_id = self._session_id(results)
+        if session_id:
+            results = _changed_rows(fetch, results)
         topics: list[FetchableTopicResponse] = []
-        _add_by_topic(topics, _changed_rows(fetch, results) if session_id else results)
+        _add_by_topic(topics, results)
         response = FetchResponse(session_id=session_id, responses=topics)
         if reader.failed:
             response.node_endpoints = self._endpoints(_moved_to(results))
