@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import closing
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -79,11 +80,10 @@ class ControlClient:
         def exchange() -> tuple[int, Any]:
             connection = HTTPConnection(self.control.http.host, self.control.http.port, timeout=30)
             data = body if isinstance(body, bytes) else None if body is None else json.dumps(body)
-            connection.request(method, path, data, {**self.headers, **headers})
-            response = connection.getresponse()
-            answer = json.loads(response.read())
-            connection.close()
-            return response.status, answer
+            with closing(connection):
+                connection.request(method, path, data, {**self.headers, **headers})
+                response = connection.getresponse()
+                return response.status, json.loads(response.read())
 
         return await asyncio.to_thread(exchange)
 
