@@ -21,6 +21,7 @@ from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.server import share_snapshots
 from muster.coordinator.server.group_views import DEAD, GroupView, MemberView, Offsets, Owned, no_group
 from muster.coordinator.server.server import Server
+from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.consumer import decode_assignment, subscribed_topics
@@ -130,6 +131,15 @@ class GroupNow:
         if group.kind != CONSUMER:
             return None
         return _consumer(group, found, core.state.image, core.state.configs.of(self.group_id).session_timeout_ms)
+
+    def silent_ms(self, member_id: str, mono_ms: int) -> int | None:
+        """The time since the last request of a member; None: it is not known."""
+        view, group = self.member(member_id), self._group
+        found: Any = None if group is None else group.members.get(member_id)
+        due_ms = getattr(found, "due_ms", NEVER)
+        if view is None or due_ms == NEVER:
+            return None
+        return min(max(view.session_timeout_ms - (due_ms - mono_ms), 0), view.session_timeout_ms)
 
     def committed(self) -> Iterator[tuple[str, int]]:
         """The partitions with committed offsets, or with the start offsets of a share group."""

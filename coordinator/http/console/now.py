@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster.coordinator.history.words import many, plural, seconds, short
 from muster.coordinator.http.described_groups import CLASSIC, SHARE, Description, pending_revocations
 from muster.coordinator.http.live_groups import LiveGroup
 
-Doing = Mapping[str, tuple[str, bool]]
-"""By member id: what the member does in words, and whether nothing is left to do. Only Muster knows it."""
+
+class Does(NamedTuple):
+    """What a member does now. Only Muster knows it."""
+
+    words: str
+    is_settled: bool
+    """Whether nothing is left to do."""
+    silent_ms: int | None = None
+    """The time since its last request; None: it is not known."""
+    session_ms: int = 0
+    """Its session timeout."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the member sends fewer heartbeats than clients do, which send three in a session."""
+        return self.silent_ms is not None and self.silent_ms > self.session_ms * SILENT_PART > 0
+
+
+Doing = Mapping[str, Does]
+"""What members do, by member id."""
+SILENT_PART: Final = 0.4
+"""A member that is silent for this part of its session timeout is named."""
 MAX_NAMED: Final = 5
 """How many members one sentence names."""
 MAX_SENTENCES: Final = 12
@@ -18,7 +38,13 @@ MAX_SENTENCES: Final = 12
 
 def sentences(found: Description, live: LiveGroup, doing: Doing, sizes: Mapping[str, int]) -> list[str]:
     """The sentences. `sizes`: the number of partitions of each topic."""
-    lines = [_state(found), *_waiting(found, doing), *pending_revocations(found), *_without_owner(found, sizes)]
+    lines = [
+        _state(found),
+        *_waiting(found, doing),
+        *_silent(found, doing),
+        *pending_revocations(found),
+        *_without_owner(found, sizes),
+    ]
     lines += _lag(found, live)
     more = len(lines) - MAX_SENTENCES
     return lines if more <= 0 else [*lines[:MAX_SENTENCES], f"{more} more sentences are left out"]
@@ -46,16 +72,27 @@ def _state(found: Description) -> str:
 
 
 def _waiting(found: Description, doing: Doing) -> list[str]:
-    late = [one for one in found.members if one.member in doing and not doing[one.member][1]]
+    late = [one for one in found.members if one.member in doing and not doing[one.member].is_settled]
     by_words: dict[str, list[str]] = {}
     for one in late:
-        by_words.setdefault(doing[one.member][0], []).append(one.instance or short(one.member))
+        by_words.setdefault(doing[one.member].words, []).append(one.instance or short(one.member))
     lines = []
     for words, names in sorted(by_words.items()):
         named = ", ".join(names[:MAX_NAMED])
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
         lines.append(f"The group waits for {named}{more}: {'each ' if len(names) > 1 else 'it '}{words}.")
     return lines
+
+
+def _silent(found: Description, doing: Doing) -> list[str]:
+    lines = []
+    for one in found.members:
+        does = doing.get(one.member)
+        if does is not None and does.is_silent and does.silent_ms is not None:
+            left_ms = max(does.session_ms - does.silent_ms, 0)
+            name = one.instance or short(one.member)
+            lines.append(f"{name} is silent for {seconds(does.silent_ms)}: it is removed in {seconds(left_ms)}.")
+    return lines[:MAX_NAMED]
 
 
 def _without_owner(found: Description, sizes: Mapping[str, int]) -> list[str]:

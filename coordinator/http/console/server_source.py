@@ -13,7 +13,7 @@ from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.config.listeners import show
 from muster.coordinator.history.event_writer import record_key
-from muster.coordinator.http.console.now import Doing
+from muster.coordinator.http.console.now import Does, Doing
 from muster.coordinator.http.console.sources import Ends, Found, Refused, Requester, StoredEvent
 from muster.coordinator.http.live_groups import LiveGroups
 from muster.coordinator.http.server_rows import group_rows, topic_rows
@@ -111,7 +111,8 @@ class ServerSource:
     async def doing(self, group: str) -> Doing:
         """See `Source`."""
         now = GroupNow.of(self._server, group)
-        return {} if now is None else await self.run(_doing(now))
+        mono_ms = self._server.clock.now().mono_ms
+        return {} if now is None else await self.run(_doing(now, mono_ms))
 
     async def refresh(self, live: LiveGroups) -> None:
         """See `Source`."""
@@ -217,12 +218,13 @@ def _ends(server: Server, topics: Collection[str]) -> Job[Ends]:
     return found
 
 
-def _doing(now: GroupNow) -> Job[dict[str, tuple[str, bool]]]:
+def _doing(now: GroupNow, mono_ms: int) -> Job[dict[str, Does]]:
     found = {}
     for member_id in [*now.member_ids]:
         view = now.member(member_id)
         if view is not None:
-            found[member_id] = view.doing, view.is_settled
+            silent_ms = now.silent_ms(member_id, mono_ms)
+            found[member_id] = Does(view.doing, view.is_settled, silent_ms, view.session_timeout_ms)
         yield None
     return found
 

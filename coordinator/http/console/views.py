@@ -149,12 +149,13 @@ def _group_view(
     says = {one["member"]: one for one in clients(reports) if one["group"] == found.group}
     members = []
     for member in sorted(found.members, key=lambda member: member.member)[:MAX_MEMBERS]:
-        words, report = doing.get(member.member), says.get(member.member)
+        does, report = doing.get(member.member), says.get(member.member)
         members.append(
             {
                 **member._asdict(),
-                "doing": None if words is None else words[0],
-                "settled": words is None or words[1],
+                "doing": None if does is None else does.words,
+                "settled": does is None or does.is_settled,
+                "silent_ms": does.silent_ms if does is not None and does.is_silent else None,
                 "figures": None if report is None else report["figures"],
             }
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.coordinator.http.console.now import sentences
+from muster.coordinator.http.console.now import Does, sentences
 from muster.coordinator.http.console.shown_events import KEPT_TIMELINES, Sentences, shown
 from muster.coordinator.http.console.sources import StoredEvent
 from muster.coordinator.http.console.why import why
@@ -31,11 +31,17 @@ def live(*samples: tuple[int, int, int, int]) -> LiveGroup:
 
 def test_a_rebalance_names_those_that_the_group_waits_for() -> None:
     found = described("PreparingRebalance", member("a"), member("b"))
-    doing = {"a": ("has joined, and waits for the others", True), "b": ("is to join again", False)}
+    doing = {"a": Does("has joined, and waits for the others", True), "b": Does("is to join again", False)}
     assert sentences(found, live((0, 5, 5, 0)), doing, {})[:2] == [
         "A rebalance is in progress: members join again, 2 members until now.",
         "The group waits for b: it is to join again.",
     ]
+
+
+def test_a_silent_member_is_named_before_its_session_ends() -> None:
+    found = described("Stable", member("a", orders=[0]), member("b", orders=[1]))
+    doing = {"a": Does("", True, 3_000, 45_000), "b": Does("", True, 30_000, 45_000)}
+    assert sentences(found, live((0, 5, 5, 0)), doing, {})[1] == "b is silent for 30 s: it is removed in 15 s."
 
 
 def test_partitions_without_an_owner_and_members_without_partitions_are_named() -> None:
