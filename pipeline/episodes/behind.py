@@ -52,9 +52,14 @@ def _is_old(one: Last, facts: Facts) -> bool:
 
 
 def _has_members(facts: Facts) -> bool:
-    """Does the group have members that were there before BEHIND_MS, or has it never had any?"""
-    since_ms = facts.end_ms - limits.BEHIND_MS
-    return not facts.stays or any(one.end_ms is None and one.start_ms <= since_ms for one in facts.stays)
+    """Does the group have members, or has it never had any?"""
+    return not facts.stays or any(one.end_ms is None for one in facts.stays)
+
+
+def _is_new(facts: Facts) -> bool:
+    """Did all members join in the last BEHIND_MS?"""
+    there = [one.start_ms for one in facts.stays if one.end_ms is None]
+    return bool(there) and min(there) > facts.end_ms - limits.BEHIND_MS
 
 
 def _written_meanwhile(facts: Facts) -> float:
@@ -65,11 +70,16 @@ def _written_meanwhile(facts: Facts) -> float:
 
 
 def _falls(facts: Facts) -> bool:
-    """Is the lag smaller than a moment before? If too few lags are known, it may be."""
+    """Is the lag smaller than a moment before? If too few lags are known, it may be.
+
+    Members that have just joined have a lag that grew while nobody read. So it must still grow.
+    """
     since_ms = facts.end_ms - 2 * limits.BEHIND_MS
     lags = [one.lag for one in facts.progress if one.lag is not None and one.until_ms > since_ms]
     half = len(lags) // 2
-    return len(lags) < _FEW or max(lags[half:]) <= _FALLS * max(lags[:half])
+    if len(lags) < _FEW or (_is_new(facts) and lags[-1] < max(lags)):
+        return True
+    return max(lags[half:]) <= _FALLS * max(lags[:half])
 
 
 def _row(one: Last) -> Evidence:

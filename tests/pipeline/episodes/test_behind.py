@@ -65,6 +65,14 @@ def test_after_a_silence_a_group_has_time_to_catch_up() -> None:
     assert judged((last(0, 300), OLD[1]), silences=[(ms(290), ms(400))]).level == "look"
 
 
+@pytest.mark.parametrize(("some", "level"), [(GROWS, "look"), ((*GROWS[:-1], 1_300), "fine")])
+def test_members_that_have_just_joined_are_behind_only_if_the_lag_still_grows(
+    some: tuple[int, ...], level: str
+) -> None:
+    group = Group("a").leaves(400, "a").comes(END_S - 20, "a")
+    assert judged(some=some, stays=group.stays).level == level
+
+
 def test_a_stopped_group_is_not_behind() -> None:
     group = Group("a", "b").leaves(END_S - 30, "a", "b")
     assert judged(stays=group.stays).level == "fine"
