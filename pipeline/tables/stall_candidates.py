@@ -163,8 +163,8 @@ REPEATED: Final = 20
 """Without a known end of the topic, a partition may stall if one offset was committed at least this often."""
 MOVED: Final = 0.5
 """Before that, it must have moved in at least this share of its commits. It must have had REPEATED commits, too."""
-REPEATED_MS: Final = 180_000
-"""It must be committed for at least this time. Longer than that, producers keep no record that they cannot send."""
+REPEATED_MS: Final = 120_000
+"""It must be committed for at least this time. Producers usually keep no record for longer than that."""
 SPAN_MS: Final = 10_000
 """The progress of members is recorded in spans of this length."""
 STILL_MS: Final = 4 * SPAN_MS

@@ -186,7 +186,7 @@ def test_without_any_ends_only_rewinds_are_found(engine: Engine) -> None:
 
 @pytest.mark.parametrize(("earlier", "repeated", "other", "status"), [
     (30, 60, 201, ["STALL"]),
-    (30, 30, 201, []),  # 150 s are too short
+    (30, 22, 201, []),  # 110 s are too short
     (10, 60, 201, []),  # nobody knows how it moved before
     (30, 60, 40, []),  # the other partition does not move either
 ])  # fmt: skip
