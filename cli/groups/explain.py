@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muster.cli.groups.offsets import fetch_committed
 from muster.cli.groups.option_values import check_group, duration_ms
+from muster.cli.groups.read_groups import share_offsets
+from muster.cli.groups.share_log import STATE_LOG, range_of
 from muster.cli.output import fail, print_json, printing, say_sentence
 from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed
@@ -16,6 +18,7 @@ from muster.client.fetch import fetch_ranges
 from muster.client.kafka_client import KafkaClient, Partition
 from muster.client.list_offsets import EARLIEST, LATEST, NEWEST, Lookup, end_offsets, offsets_at
 from muster.coordinator.config.checks import ConfigError
+from muster.coordinator.share_state.persister import StateKey
 from muster.coordinator.system.uuids import as_text
 from muster.coordinator.system.wall_time import wall_now_ms
 from muster.protocol.hashing import group_partition
@@ -127,7 +130,29 @@ def _log_of_cluster(client: KafkaClient, group: str, span: Span) -> tuple[Log, l
         with suppress(RequestFailed):
             fetched[EVENTS] = fetch_ranges(client, EVENTS, ranges)
     names = {as_text(one.topic_id): name for name, one in topics.items()}
-    return log_of_bytes(fetched, ends, names), notes
+    # who may not read the state log, or asks about a group of another type, gets an answer without it
+    present_ends: Mapping[Partition, int] = {}
+    with suppress(RequestFailed):
+        present_ends = _add_states(client, group, topics, fetched, notes)
+    return log_of_bytes(fetched, ends, names, present_ends), notes
+
+
+def _add_states(
+    client: KafkaClient, group: str, topics: Mapping[str, Any], fetched: dict[str, Any], notes: list[str]
+) -> Mapping[Partition, int]:
+    """Read the state log of a share group. Returns the present ends of its partitions. Raises RequestFailed."""
+    places = [*share_offsets(client, group)] if STATE_LOG in topics else []
+    ends = end_offsets(client, places)
+    keys = (StateKey(group, topics[topic].topic_id, number) for topic, number in places if topic in topics)
+    count = len(topics[STATE_LOG].partitions) if places else 0
+    ranges = {
+        partition: range_of(client, partition) for partition in {group_partition(str(key), count) for key in keys}
+    }
+    if sum(end - start for start, end in ranges.values()) > OTHER_RECORDS:
+        notes.append("how deliveries ended: the state log has too many records to read")
+        return {}
+    fetched[STATE_LOG] = fetch_ranges(client, STATE_LOG, ranges)
+    return ends
 
 
 def _ends(lookup: Lookup) -> Ends:

@@ -74,10 +74,15 @@ def _count(some: Sequence[Delivery]) -> str:
 
 
 def _row(one: Delivery) -> Evidence:
+    return Evidence("deliveries", one.from_ms, delivery_words(one))
+
+
+def delivery_words(one: Delivery) -> str:
+    """What became of some records, in words."""
     where = f"{plural(one.records, 'record')} of {one.name} from {number(one.first_offset)} on"
     held = "" if one.held_ms is None else f", held for {duration(one.held_ms)} or longer"
     deliveries = plural(one.deliveries, "delivery", "deliveries")
-    return Evidence("deliveries", one.from_ms, f"{where}: {one.outcome.replace('_', ' ')} after {deliveries}{held}")
+    return f"{where}: {one.outcome.replace('_', ' ')} after {deliveries}{held}"
 
 
 # ---- records that fail

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from muster.pipeline.episodes.share_facts import Delivery
+from muster.pipeline.episodes.share_trouble import delivery_words
 from muster.pipeline.explain.inputs import Log, inputs_of
 from muster.pipeline.frames import DataFrame, F, in_this_process
 from muster.pipeline.report.formatting import sure_words, why
@@ -12,6 +14,7 @@ from muster.pipeline.report.groups import advised, is_hiding
 from muster.pipeline.report.story import rebalance_cost
 from muster.pipeline.schema import SOURCE_EVENTS
 from muster.pipeline.tables.build import build
+from muster.pipeline.tables.epoch_states import SHARE
 from muster.pipeline.tables.inputs import Inputs
 from muster.pipeline.wanted import Wanted
 from muster.pipeline.whatif.job import what_if
@@ -19,7 +22,10 @@ from muster.pipeline.wording import moment, plural
 
 Row = Mapping[str, Any]
 HIDDEN: Final = "a setting would only hide that a member ends again and again"
-_TABLES: Final = ("memberships", "rebalances", "verdicts", "commits", "silences")
+NO_REPLAY: Final = "the what-if does not replay share groups, whose members own partitions together"
+MAX_DELIVERIES: Final = 20
+"""The largest number of rows of the table `deliveries` in an answer in words. The newest rows are shown."""
+_TABLES: Final = ("memberships", "rebalances", "verdicts", "commits", "silences", "deliveries")
 
 
 class Span(NamedTuple):
@@ -46,6 +52,8 @@ class Answer(NamedTuple):
     """Why no change of a setting is advised."""
     notes: tuple[str, ...]
     """What is not known."""
+    deliveries: tuple[Row, ...] = ()
+    """The group's rows of the table `deliveries` in the time, in their order."""
 
 
 def answer(log: Log, group: str, span: Span) -> Answer | None:
@@ -67,12 +75,17 @@ def answer(log: Log, group: str, span: Span) -> Answer | None:
         )
         advice = next(_rows(advised["advice"]), None)
         fidelity = next(_rows(advised["fidelity"]), None)
+        is_shared = own.epochs is not None and not own.epochs.where(F.col("protocol_type") == SHARE).isEmpty()
     rebalances = sorted(_rows(facts["rebalances"]), key=lambda row: (row["end_ms"] or 0, row["generation"] or 0))
     in_time = tuple(row for row in rebalances if (row["end_ms"] or 0) >= span.since_ms)
     unadvised = None if advice is not None or fidelity is None else fidelity["unadvised"]
+    if is_shared:
+        unadvised = NO_REPLAY
+    delivered = sorted(_rows(facts["deliveries"]), key=lambda row: (row["from_ms"], row["first_offset"]))
+    again = tuple(row for row in delivered if row["until_ms"] >= span.since_ms)
     if advice is not None and is_hiding(verdict["claims"]):
         advice, unadvised = None, HIDDEN
-    return Answer(group, span, verdict, in_time, advice, unadvised, tuple(_notes(inputs, in_time)))
+    return Answer(group, span, verdict, in_time, advice, unadvised, tuple(_notes(inputs, in_time)), again)
 
 
 def _of_group(rows: DataFrame, group: str) -> DataFrame:
@@ -112,6 +125,11 @@ def text_of(found: Answer) -> Iterator[str]:
     yield f"{count} from {moment(span.since_ms)} to {moment(span.until_ms)} UTC"
     for row in found.rebalances:
         yield f"  {_when(row)}  {'; '.join(part for part in (why(row), sure_words(row), rebalance_cost(row)) if part)}"
+    if found.deliveries:
+        yield f"{plural(len(found.deliveries), 'time')} in which records were delivered again, or given up"
+    for row in found.deliveries[-MAX_DELIVERIES:]:
+        words = delivery_words(Delivery(**{name: row[name] for name in Delivery._fields}))
+        yield f"  {moment(row['from_ms'])}  {words}"
     if found.advice is not None:
         yield f"one change: {found.advice['sentence']}"
     elif found.unadvised:
@@ -136,6 +154,7 @@ def json_of(found: Answer) -> dict[str, Any]:
         "verdict": found.verdict["verdict"],
         "claims": found.verdict["claims"],
         "rebalances": found.rebalances,
+        "deliveries": found.deliveries,
         "advice": found.advice,
         "unadvised": found.unadvised,
         "notes": found.notes,

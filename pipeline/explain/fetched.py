@@ -9,9 +9,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muster.pipeline.explain.inputs import Ends, Log
+from muster.pipeline.explain.inputs import NO_ENDS, Ends, Log
 from muster.pipeline.schema import RAW
 from muster.pipeline.sources.batches import arrow_of, headers_of, rows_of
+from muster.pipeline.sources.ends import Place
 from muster.pipeline.sources.segment_reader import Damage, Walk
 from muster.pipeline.sources.transactions import Outcomes
 
@@ -21,14 +22,19 @@ Partitions = Mapping[int, tuple[int, bytes]]
 _NO_PARTITIONS: Final[Partitions] = {}
 
 
-def log_of_bytes(topics: Mapping[str, Partitions], ends: Ends | None, names: Mapping[str, str]) -> Log:
-    """The log of some topics. `names`: the names of topics by their ids."""
+def log_of_bytes(
+    topics: Mapping[str, Partitions],
+    ends: Ends | None,
+    names: Mapping[str, str],
+    present_ends: Mapping[Place, int] = NO_ENDS,
+) -> Log:
+    """The log of some topics. `names`: the names of topics by their ids. `present_ends`: see `Log`."""
 
     def raw(topic: str) -> Iterator[pa.RecordBatch]:
         for partition, (start, data) in sorted(topics.get(topic, _NO_PARTITIONS).items()):
             yield from _rows(topic, partition, start, data)
 
-    return Log(raw, ends, lambda: names)
+    return Log(raw, ends, lambda: names, present_ends=present_ends)
 
 
 def _rows(topic: str, partition: int, start: int, data: bytes) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,6 +42,9 @@ class Ends(Protocol):
         """
 
 
+NO_ENDS: Final[Mapping[Place, int]] = {}
+
+
 class Log(NamedTuple):
     """A log that can be read without Spark."""
 
@@ -53,7 +56,7 @@ class Log(NamedTuple):
     """Gives the names of topics by their ids."""
     parts: Callable[[], Iterable[dict[str, Any]]] | None = None
     """Gives the transactions in the offsets partitions (rows of transactions.PARTS); None: not known."""
-    present_ends: Mapping[Place, int] = {}
+    present_ends: Mapping[Place, int] = NO_ENDS
     """The present ends of partitions, as far as they are known before the log is read."""
 
 
@@ -81,8 +84,8 @@ def log_of_path(path: str) -> Log:
 
 
 def last_ms(log: Log) -> int:
-    """When the newest record of the offsets log, or of `__group_events`, was logged; 0 without a record."""
-    batches = (batch for topic in (OFFSETS_TOPIC, EVENTS_TOPIC) for batch in log.raw(topic))
+    """When the newest record about groups was logged; 0 without a record."""
+    batches = (batch for topic in (OFFSETS_TOPIC, EVENTS_TOPIC, SHARE_TOPIC) for batch in log.raw(topic))
     return max((pc.max(batch.column("timestamp_ms")).as_py() or 0 for batch in batches), default=0)
 
 
@@ -135,7 +138,9 @@ def _shares(log: Log, decoded: DataFrame, wanted: Wanted) -> ShareInputs:
     raw = _raw(log, SHARE_TOPIC)
     if raw.isEmpty():
         return NO_SHARES
-    ends = {} if wanted.until_ms is not None and wanted.until_ms <= now_ms() else log.present_ends
+    # after the last record, the present ends are those of the wanted time
+    is_whole = wanted.until_ms is None or raw.where(F.col("timestamp_ms") >= wanted.until_ms).isEmpty()
+    ends = log.present_ends if is_whole else {}
     return ShareInputs(raw, {**log.names(), **topic_names(decoded)}, ends, wanted)
 
 

@@ -26,7 +26,7 @@ from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events, malforme
 from muster.pipeline.tables.log_times import with_sound_times
 from muster.pipeline.tables.share_states import NOTHING as NO_SHARES
 from muster.pipeline.tables.share_states import STATE_TOPIC as SHARE_TOPIC
-from muster.pipeline.tables.share_states import ShareInputs
+from muster.pipeline.tables.share_states import ShareInputs, signs_of_life
 from muster.pipeline.tables.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
 from muster.pipeline.tables.transactions import NOTHING, STATE_TOPIC, TransactionInputs, counts_of
 from muster.pipeline.wanted import ALL, Wanted, is_kept, other_commits, with_last_before
@@ -193,11 +193,15 @@ def staged(
 
 
 def staged_others(store: Store, manifest: Manifest) -> DataFrame | None:
-    """The commits of groups that are not wanted, as rows OTHER_COMMIT. None means that all groups are wanted."""
-    if not manifest.rows.get(OTHER_COMMIT):
-        return None
+    """Signs of life that are no commits of wanted groups: group, log_timestamp_ms. None means that the log has none."""
     rows = store.read(LOG, [chunk.name for chunk in manifest.chunks], STAGED)
-    return rows.where(F.col("kind") == OTHER_COMMIT)
+    found: DataFrame | None = None
+    if manifest.rows.get(OTHER_COMMIT):
+        found = rows.where(F.col("kind") == OTHER_COMMIT).select("group", "log_timestamp_ms")
+    if manifest.rows.get(SHARE_STATE):
+        signs = signs_of_life(rows.where(F.col("kind") == SHARE_STATE), "log_timestamp_ms")
+        found = signs if found is None else found.unionByName(signs)
+    return found
 
 
 def staged_transactions(store: Store, manifest: Manifest) -> TransactionInputs:

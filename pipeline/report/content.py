@@ -131,6 +131,10 @@ class Chosen:
 
     Also the number of groups with each judgement (episodes.comparison).
     """
+    shared: Some = field(default_factory=Some)
+    """Rows of the table `share_partitions`, the farthest behind first."""
+    deliveries: Some = field(default_factory=Some)
+    """Rows of the table `deliveries`. Records that were accepted come last."""
     progress: Sequence[Row] = ()
     """How all groups together read, in the form of `Story.progress`.
 

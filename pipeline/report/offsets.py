@@ -31,13 +31,13 @@ STATUSES: Final = {
 
 def offset_sections(chosen: Chosen, pages: Pages) -> Html:
     """All sections about offsets. `pages`: the page of each group."""
-    lag = _listed("Behind, at the end of the log", _linked(_LAG, pages), chosen.lag, "Nobody is.")
+    lag = _listed("Behind, at the end of the log", linked(_LAG, pages), chosen.lag, "Nobody is.")
     if not chosen.about.has_ends:
         lag = join([tag("h3", "Behind"), _none("Not known: the source has no ends of topics.")])
     offsets = section(
         "Offsets",
-        _listed("Commits that went backwards", _linked(_REGRESSIONS, pages), chosen.regressions),
-        _listed("Partitions that stood still, or fell behind", _linked(_STALLS, pages), chosen.stalls, id_="stalls"),
+        _listed("Commits that went backwards", linked(_REGRESSIONS, pages), chosen.regressions),
+        _listed("Partitions that stood still, or fell behind", linked(_STALLS, pages), chosen.stalls, id_="stalls"),
         lag,
         id_="offsets",
     )
@@ -48,7 +48,7 @@ def _none(text: str) -> Html:
     return tag("p", text, class_="dim")
 
 
-def _linked(columns: Columns, pages: Pages) -> Columns:
+def linked(columns: Columns, pages: Pages) -> Columns:
     """The columns of a table; in the column of groups each name becomes a link."""
     return {
         column: (lambda row: link(row["group"], pages)) if column.title == "group" else cell
@@ -77,7 +77,7 @@ def _static(members: Some, pages: Pages) -> Html | None:
     return section(
         "Members that left and returned",
         _none(about),
-        listing(_linked(_STATIC, pages), members.rows, members.left),
+        listing(linked(_STATIC, pages), members.rows, members.left),
         id_="static",
     )
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muster.pipeline.episodes.comparison import JUDGEMENTS
+from muster.pipeline.infer.share_deliveries import ACCEPTED
 from muster.pipeline.report.content import About, Chosen, Row, Some
 from muster.pipeline.report.select_groups import Planned, buckets, groups, progress, stories
 from muster.pipeline.report.selecting import (
@@ -151,6 +152,7 @@ def select(tables: Tables, about: About) -> Chosen:
         some_of(where(_all(tables, "lag"), lambda batch: pc.greater(batch["lag"], 0)), down("lag"), *_PLACE),
         some_of(_all(tables, "static_candidates"), down("returns"), up("group"), up("client_id")),
         **what_if(tables, len(about.what_if)),
+        **_shares(tables),
         progress=progress(tables),
         silences=_silences(tables),
         odd_rows={kind: about.rows.get(kind, 0) for kind in (MALFORMED, UNKNOWN)},
@@ -257,6 +259,23 @@ def _stalls(tables: Tables) -> Some:
         is_slow=lambda batch: pc.equal(batch["status"], "WARN"),
     )
     return some_of(rows, up("is_slow"), up("end_ms"), down("lag"), down("start_ms"), *_PLACE)
+
+
+def _shares(tables: Tables) -> dict[str, Any]:
+    if "share_partitions" not in tables:
+        return {}
+    places = ("group", "topic", "partition", "lag", "accepted", "redelivered", "archived", "waiting", "oldest_ms")
+    shown = ("outcome", "deliveries", "records", "first_offset", "last_offset", "from_ms", "until_ms", "most_ms")
+    deliveries = with_columns(
+        tables["deliveries"].batches("group", "topic", "partition", *shown),
+        is_accepted=lambda batch: pc.equal(batch["outcome"], ACCEPTED),
+    )
+    return {
+        "shared": some_of(
+            tables["share_partitions"].batches(*places, "done_ms"), down("lag"), down("waiting"), *_PLACE
+        ),
+        "deliveries": some_of(deliveries, up("is_accepted"), down("until_ms"), *_PLACE, up("first_offset")),
+    }
 
 
 def _silences(tables: Tables) -> Some:

@@ -66,7 +66,7 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
     """
     members = _by_group(grouped(tables["generations"].batches("group", "member_count"), ["group"],
                                 members=("member_count", "max")), "members")  # fmt: skip
-    lags = _by_group(grouped(tables["lag"].batches("group", "lag"), ["group"], lag=("lag", "sum")), "lag")
+    lags = _lags(tables["lag"]) | (_lags(tables["share_partitions"]) if "share_partitions" in tables else {})
     sums = grouped(counted.to_batches(), ["group"], rebalances=("rebalances", "sum"),
                    paused_partition_ms=("paused_partition_ms", "sum"), moved=("moved", "sum"))  # fmt: skip
     rebalances = {row["group"]: row for row in plain_rows(sums)}
@@ -120,6 +120,10 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
         for name in worst
     ]
     return Some(rows, len(names))
+
+
+def _lags(table: ParquetTable) -> dict[str, Any]:
+    return _by_group(grouped(table.batches("group", "lag"), ["group"], lag=("lag", "sum")), "lag")
 
 
 def _rebalances_too_much(verdict: Row | None) -> bool:

@@ -21,7 +21,7 @@ from muster.pipeline.tables.memberships import memberships, static_candidates
 from muster.pipeline.tables.rebalances import changes, moves, rebalances
 from muster.pipeline.tables.regressions import fenced, regressions
 from muster.pipeline.tables.schema import TABLES, conform
-from muster.pipeline.tables.share_states import ShareInputs, malformed_states, share_tables
+from muster.pipeline.tables.share_states import ShareInputs, malformed_states, share_tables, signs_of_life
 from muster.pipeline.tables.silences import silences
 from muster.pipeline.tables.skips import skips
 from muster.pipeline.tables.stalls import stalls
@@ -120,6 +120,15 @@ def _with_single_owners(generations: DataFrame) -> DataFrame:
     return generations.where(F.coalesce("protocol_type", F.lit("")) != SHARE)
 
 
+def _others(inputs: Inputs) -> DataFrame | None:
+    """Signs of life that are no commits of wanted groups."""
+    others, states = inputs.others, inputs.shares.raw
+    if states is None:
+        return others
+    signs = signs_of_life(states, "timestamp_ms")
+    return signs if others is None else signs.unionByName(others.select(*signs.columns))
+
+
 def _changed(of: _Facts) -> DataFrame:
     epochs = of.inputs.epochs
     return of.since(changes(of["held by"], None if epochs is None else takes_of(epochs)), "time_ms")
@@ -143,7 +152,7 @@ _TABLES: Final[_Plans] = {
     "balance": lambda of: balance(_with_single_owners(of["generations"])),
     "regressions": lambda of: keep(regressions(of["walk"])),
     "skips": lambda of: keep(skips(of["walk"])),
-    "silences": lambda of: keep(of.since(silences(of["walk"], of["memberships"], of.inputs.others), "until_ms")),
+    "silences": lambda of: keep(of.since(silences(of["walk"], of["memberships"], _others(of.inputs)), "until_ms")),
     "stalls": lambda of: keep(stalls(of["walk"], of["ownership"], of["silences"])),
     "lag": lambda of: lag(of["walk"]),
     "progress": lambda of: progress(of["walk"]),

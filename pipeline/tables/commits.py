@@ -222,8 +222,9 @@ def _same_in_all_rows(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     if ends is not None:
         # a topic without records has only the time of its file
         seen = ends.where(F.col("end_offset") > 0).agg(F.max("time_ms").alias("seen_ms"))
-        # the times of records come from producers, whose clocks may be far off
-        until_ms = F.greatest("known_until_ms", F.least("seen_ms", F.col("known_until_ms") + DAY_MS))
+        # the times of records come from producers, whose clocks may be far off; all topics may be empty
+        seen_ms = F.when(F.col("seen_ms").isNotNull(), F.least("seen_ms", F.col("known_until_ms") + DAY_MS))
+        until_ms = F.greatest("known_until_ms", seen_ms)
         every = every.crossJoin(F.broadcast(seen)).select(until_ms.alias("known_until_ms"), "first_ms")
     size = step_ms(F.col("first_ms"), F.col("known_until_ms"))
     begin = (F.floor(F.col("first_ms") / size) * size).cast("long")

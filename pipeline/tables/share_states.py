@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from muster.coordinator.share.in_flight import ARCHIVED, ARCHIVING, AVAILABLE, STATES
 from muster.coordinator.share_state.persister import UNKNOWN, StateKey
+from muster.pipeline.episodes.silence import STEP_MS
 from muster.pipeline.frames import DataFrame, F, from_arrow_schema
 from muster.pipeline.infer.share_deliveries import MAX_ENDS, Counts, Group, Partition
 from muster.pipeline.infer.share_episodes import Episode, Episodes, Steps
@@ -74,6 +75,12 @@ def share_tables(inputs: ShareInputs) -> dict[str, DataFrame] | None:
         by_group(entries, "log_offset", lambda group, rows: rows_of_group(group, rows, names, ends, wanted), _RESULT)
     )
     return {name: conform(made.where(F.col("table") == name), name) for name in MADE}
+
+
+def signs_of_life(states: DataFrame, when: str) -> DataFrame:
+    """Times at which share groups did something: group (empty: all together), log_timestamp_ms. `when`: the time."""
+    steps = states.where(F.col(when).isNotNull()).groupBy(F.floor(F.col(when) / STEP_MS).alias("step"))
+    return steps.agg(F.min(when).alias("log_timestamp_ms")).select(F.lit("").alias("group"), "log_timestamp_ms")
 
 
 def malformed_states(inputs: ShareInputs) -> DataFrame | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are there
     AclBinding,
     AclOperation,
@@ -88,6 +88,35 @@ class Live:
         for number in range(records):
             producer.produce(topic, str(number).encode(), partition=0)
         assert producer.flush(ANSWER_TIMEOUT_S) == 0
+
+    def share(self, group: str) -> None:
+        """Let a share group read a new topic: a record is rejected, another one is given back once."""
+        topic = f"queue-of-{group}"
+        self.create(topic)
+        settings = {**self._quiet, "group.id": group, "share.acknowledgement.mode": "explicit"}
+        given_back: set[int] = set()
+        with ShareConsumer(settings) as consumer:
+            consumer.subscribe([topic])
+            while not given_back or self._acknowledge(consumer, given_back):
+                # the group begins at the end of the topic, some time after the member has joined
+                self.produce(topic, 1)
+                self._acknowledge(consumer, given_back)
+
+    @staticmethod
+    def _acknowledge(consumer: ShareConsumer, given_back: set[int]) -> bool:
+        """Acknowledge what comes soon: the first record is given back, and rejected when it comes again."""
+        is_open = True
+        for record in consumer.poll(0.3):
+            offset = record.offset()
+            kind = AcknowledgeType.ACCEPT
+            if not given_back:
+                kind = AcknowledgeType.RELEASE
+                given_back.add(offset)
+            elif offset in given_back:
+                kind, is_open = AcknowledgeType.REJECT, False
+            consumer.acknowledge(record, kind)
+        consumer.commit_sync()
+        return is_open
 
     def delete_records(self, topic: str, before: int) -> None:
         """Delete all records before an offset of its partition 0."""

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # 
 
 from muster.cli import main
 from muster.cli.groups import explain
-from muster.pipeline.explain.answer import Span, answer
+from muster.pipeline.explain.answer import NO_REPLAY, Span, answer
 from muster.pipeline.explain.fetched import log_of_bytes
 from muster.pipeline.explain.inputs import Log, last_ms, log_of_path
 from muster.simulation.sample.writing import Wanted, write
@@ -126,6 +126,28 @@ def test_a_cluster_and_its_data_directory_give_the_same_answer(live: Live, capsy
     assert cluster["rebalances"] == directory["rebalances"]
     assert cluster["verdict"] == directory["verdict"]
     assert cluster["notes"] == []
+
+
+def test_deliveries_of_a_share_group_are_explained(
+    live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live.share("queue")
+    cluster = of_server(capsys, live, "queue")
+    directory = json.loads(said(capsys, "queue", "--json", "--log", live.data_dir))
+    assert [(row["outcome"], row["deliveries"], row["records"]) for row in cluster["deliveries"]] == [
+        ("archived", 2, 1)
+    ]
+    assert cluster["deliveries"] == directory["deliveries"]
+    assert cluster["verdict"] == directory["verdict"]
+    assert cluster["rebalances"] == directory["rebalances"] != []
+    lines = said(capsys, "queue", "--bootstrap-server", live.bootstrap).splitlines()
+    assert "1 time in which records were delivered again, or given up" in lines
+    assert any(line.endswith(": archived after 2 deliveries") for line in lines)
+    assert any(line.endswith(NO_REPLAY) for line in lines)
+    monkeypatch.setattr(explain, "OTHER_RECORDS", 0)
+    part = of_server(capsys, live, "queue")
+    assert part["deliveries"] == []
+    assert "how deliveries ended: the state log has too many records to read" in part["notes"]
 
 
 def test_other_groups_are_left_out_if_they_have_too_many_records(

@@ -32,16 +32,14 @@ from tests.pipeline.live import Live
 
 KILLED_S = 240
 PAUSE_S = 0.5
-ADAPTIVE = "spark.sql.adaptive.enabled"
-"""This setting stays on: the command asks for four partitions, and adaptive execution makes one of them."""
-SUBMITTED = [f"--conf {name}={value}" for name, value in LITTLE.items() if name not in {*LOCAL, ADAPTIVE}]
+SUBMITTED = ("--conf spark.sql.codegen.wholeStage=false", "--conf spark.sql.codegen.factoryMode=NO_CODEGEN")
 QUICK_TO_START = {
     "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
     "-XX:MetaspaceSize=256m -XX:+UnlockExperimentalVMOptions -XX:SymbolTableSize=524288",
     # a user sets in this way what the command does not set itself
     "PYSPARK_SUBMIT_ARGS": " ".join([*SUBMITTED, "pyspark-shell"]),
 }
-"""A follower starts with the settings for a small log."""
+"""A follower starts with settings for little work."""
 OF_THE_CLOCK = {"lag": {"end_ms", "behind_ms"}, "stalls": {"end_ms", "start_ms", "complete"}}
 """Columns that depend on the time at which the ends of topics were requested."""
 
@@ -106,6 +104,7 @@ def test_a_follower_gives_the_tables_of_an_analysis_also_after_a_kill(
     followed(live, out, lambda manifest: manifest.batch >= 1)
     killed = manifest_of(out)
     live.commit("after-the-kill", 3)
+    live.share("queue-while-away")
     following = Following(live.client, str(out), ALL, once=True, max_rows=250, page_every=0)
     follower = Follower(spark, following)
     follower.run()
@@ -117,6 +116,8 @@ def test_a_follower_gives_the_tables_of_an_analysis_also_after_a_kill(
     tables = follower.tables()
     for name, rows in wanted.items():
         assert rows_of(name, tables[name]) == rows, name
+    again = tables["deliveries"].where("group = 'queue-while-away'").select("outcome", "deliveries").collect()
+    assert [tuple(row) for row in again] == [("archived", 2)]
     ended = (
         tables["transactions"].orderBy("start_ms").select("transactional_id", "outcome", "offsets", "groups").collect()
     )
