@@ -182,6 +182,12 @@ def _most_fail(claim: Claim, facts: Facts) -> bool:
     return facts.shares.done(claim.from_ms, claim.until_ms).fails
 
 
+def _given_back(claim: Claim, facts: Facts) -> bool:
+    """Do events say that the workers gave the records back, and that no lock was over?"""
+    some = [one for one in facts.shares.deliveries if one.name in claim.who and one.held_ms is not None]
+    return bool(some) and all(one.locks_over == 0 for one in some)
+
+
 def _members_ended(claim: Claim, facts: Facts) -> bool:
     """Did members leave or die when most of the records were given back? Then their locks ended with them."""
     moments = sorted({ms for one in facts.shares.deliveries if one.name in claim.who for ms in one.ends})
@@ -217,6 +223,7 @@ CONTRADICTIONS: Final = (
     Contradiction(
         "members_ended", frozenset({LOCK_TOO_SHORT}), _members_ended, "members ended when the records were given back"
     ),
+    Contradiction("given_back", frozenset({LOCK_TOO_SHORT}), _given_back, "the workers gave the records back"),
     Contradiction("caught_up", frozenset({TOO_SLOW}), _has_caught_up, "the group is no farther behind than before"),
 )  # fmt: skip
 """All contradictions. A test has an example of each."""

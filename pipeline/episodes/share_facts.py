@@ -28,6 +28,8 @@ class Delivery(NamedTuple):
     """At least this long a member held some of them before it gave them back."""
     ends: Sequence[int] = ()
     """The first of these moments."""
+    locks_over: int | None = None
+    """How often a lock on some of them was over, as events say. None: not known."""
 
     @property
     def place(self) -> Place:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.claims import (
@@ -42,7 +42,10 @@ def share_troubles(facts: Facts, when: When) -> Iterator[Claim]:
     if some := [one for one in given_up if one.place in failing]:
         yield _fail_there(some, [failing[place] for place in sorted({one.place for one in some})], facts, when)
     late = [one for one in deliveries if one.outcome == ACCEPTED and (one.held_ms or 0) >= limits.LOCK_MS]
-    if sum(one.moments for one in late) >= limits.LOOPS:
+    over = [one for one in deliveries if one.outcome == ACCEPTED and one.locks_over]
+    if sum(one.locks_over or 0 for one in over) >= limits.LOOPS:
+        yield _lock_was_over(over, when)
+    elif sum(one.moments for one in late) >= limits.LOOPS:
         yield _lock_too_short(late, when)
     yield from _workers(facts, when)
 
@@ -147,6 +150,22 @@ def _not_done(some: Sequence[Delivery], when: When) -> Claim:
 # ---- locks
 
 
+_LONGER: Final = "set a longer share.record.lock.duration.ms for the group, or take fewer records in one poll"
+
+
+def _lock_was_over(some: Sequence[Delivery], when: When) -> Claim:
+    """The claim about locks that were over, as events say, though the work could be done."""
+    from_ms, until_ms = _span(some)
+    records, times = sum(one.records for one in some), sum(one.locks_over or 0 for one in some)
+    text = (
+        f"the lock of {plural(records, 'accepted record')} of {_of(_names(some), 'partition')} was over "
+        f"{plural(times, 'time')}{when.between(from_ms, until_ms)}: it is too short"
+    )
+    return Claim(
+        LOCK_TOO_SHORT, text, _names(some), from_ms, until_ms, LIKELY, advice=_LONGER
+    ).proved_by([_row(one) for one in some])  # fmt: skip
+
+
 def _lock_too_short(some: Sequence[Delivery], when: When) -> Claim:
     from_ms, until_ms = _span(some)
     records, moments = sum(one.records for one in some), sum(one.moments for one in some)
@@ -156,7 +175,7 @@ def _lock_too_short(some: Sequence[Delivery], when: When) -> Claim:
     )
     return Claim(
         LOCK_TOO_SHORT, text, _names(some), from_ms, until_ms, PERHAPS,
-        advice="set a longer share.record.lock.duration.ms for the group, or take fewer records in one poll",
+        advice=_LONGER,
     ).proved_by([_row(one) for one in some])  # fmt: skip
 
 

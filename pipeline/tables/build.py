@@ -21,7 +21,7 @@ from muster.pipeline.tables.memberships import memberships, static_candidates
 from muster.pipeline.tables.rebalances import changes, moves, rebalances
 from muster.pipeline.tables.regressions import fenced, regressions
 from muster.pipeline.tables.schema import TABLES, conform
-from muster.pipeline.tables.share_states import ShareInputs, malformed_states, share_tables, signs_of_life
+from muster.pipeline.tables.share_states import ShareInputs, malformed_states, share_tables, signs_of_life, with_locks
 from muster.pipeline.tables.silences import silences
 from muster.pipeline.tables.skips import skips
 from muster.pipeline.tables.stalls import stalls
@@ -89,6 +89,7 @@ class _Facts:
             made = share_tables(self.inputs.shares)
             known = self.inputs.decoded
             self._planned |= {one: empty(TABLES[one], known) for one in share_states.MADE} if made is None else made
+            self._planned["deliveries"] = with_locks(self._planned["deliveries"], self.inputs.events)
         return self._planned[name]
 
     def since(self, rows: DataFrame, when: str) -> DataFrame:

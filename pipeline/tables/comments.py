@@ -312,6 +312,8 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "moments": "at how many moments deliveries ended without an acceptance (about 1,000 are counted)",
         "held_ms": "for so long, or longer, a member held some of them before it gave them back; null: not known",
         "ends": "the first 16 of these moments, in ms since 1970",
+        "locks_over": "how many of these ends were ends of locks; only from events",
+        "lock_members": "the ids of the members that had these locks; only from events",
     },
     "share_progress": {
         "start_ms": "when the step begins",

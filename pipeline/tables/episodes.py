@@ -64,7 +64,7 @@ _BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, com
 _DELIVERY: Final = pa.struct(
     columns(
         "topic string, partition int, outcome string, deliveries int, records long, first_offset long, from_ms long, "
-        "until_ms long, moments int, held_ms long, ends longs",
+        "until_ms long, moments int, held_ms long, ends longs, locks_over int",
         longs=pa.list_(pa.int64()),
     )
 )

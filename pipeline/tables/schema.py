@@ -133,7 +133,7 @@ _COLUMNS: Final = {
     "deliveries": (
         f"{_PARTITION}, outcome string, deliveries int, records long, first_offset long, last_offset long, "
         "ranges ranges, from_ms long, until_ms long, least_ms long, most_ms long, moments int, held_ms long, "
-        "ends longs"
+        "ends longs, locks_over int, lock_members strings"
     ),
     "share_progress": (
         "group string, start_ms long, until_ms long, accepted long, archived long, ended long, moved long"

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from muster.coordinator.groups.common.events import DELIVERIES_FAILED
 from muster.coordinator.share.in_flight import ARCHIVED, ARCHIVING, AVAILABLE, STATES
 from muster.coordinator.share_state.persister import UNKNOWN, StateKey
 from muster.pipeline.episodes.silence import STEP_MS
@@ -75,6 +76,40 @@ def share_tables(inputs: ShareInputs) -> dict[str, DataFrame] | None:
         by_group(entries, "log_offset", lambda group, rows: rows_of_group(group, rows, names, ends, wanted), _RESULT)
     )
     return {name: conform(made.where(F.col("table") == name), name) for name in MADE}
+
+
+_FAILED: Final = "topic string, partition int, first_offset bigint, last_offset bigint, cause string, member string"
+_LOCK_OVER: Final = "lock_over"
+"""The cause of an event: a lock was over."""
+_NEAR_MS: Final = 1_000
+"""The server reports the end of a delivery within this time of its record in the state log."""
+
+
+def with_locks(deliveries: DataFrame, events: DataFrame | None) -> DataFrame:
+    """The table `deliveries` with the ends of locks, as rows of `__group_events` (tables.schema.EVENTS) have them."""
+    if events is None:
+        return deliveries
+    failed = events.where(F.col("kind") == DELIVERIES_FAILED).withColumn("one", F.from_json("value", _FAILED))
+    failed = failed.select(
+        F.col("group").alias("its_group"), "time_ms", F.col("one.topic").alias("its_topic"),
+        F.col("one.partition").alias("its_partition"), F.col("one.first_offset").alias("its_first"),
+        F.col("one.last_offset").alias("its_last"), F.col("one.cause").alias("cause"),
+        F.col("one.member").alias("its_member"),
+    )  # fmt: skip
+    span = ("from_ms", "until_ms", "first_offset", "last_offset")
+    mine = ("group", "topic", "partition", "outcome", "deliveries", *span)
+    is_its = (F.col("group") == F.col("its_group")) & (F.col("topic") == F.col("its_topic"))
+    is_its &= F.col("partition") == F.col("its_partition")
+    is_its &= (F.col("its_first") <= F.col("last_offset")) & (F.col("its_last") >= F.col("first_offset"))
+    is_its &= (F.col("time_ms") >= F.col("from_ms") - _NEAR_MS) & (F.col("time_ms") <= F.col("until_ms") + _NEAR_MS)
+    is_lock = F.col("cause") == _LOCK_OVER
+    locks = deliveries.select(*mine).join(failed, is_its)
+    counted = locks.groupBy(*mine).agg(
+        F.count_if(is_lock).cast("int").alias("locks_over"),
+        F.array_sort(F.array_distinct(F.collect_list(F.when(is_lock, F.col("its_member"))))).alias("lock_members"),
+    )
+    rows = deliveries.drop("locks_over", "lock_members").join(counted, list(mine), "left")
+    return conform(rows, "deliveries")
 
 
 def signs_of_life(states: DataFrame, when: str) -> DataFrame:

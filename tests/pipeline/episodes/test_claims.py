@@ -77,6 +77,7 @@ EXAMPLES = {
         Group("a"),
         {"shares": Shares([delivered("archived", 5)], [partition_of(at, 3, 9) for at in range(2)])},
     ),
+    "lock by events": (Group("a"), {"shares": Shares([late()._replace(locks_over=3)])}),
     "lock": (Group("a"), {"shares": Shares([late()])}),
     "stuck": (Group("a"), {"shares": two(60)}),
     "starved": (Group("a"), {"shares": two(None)}),

@@ -61,6 +61,10 @@ EXAMPLES = {
     "most_fail": (Claim(claims.POISON, "", ("orders-0",), ms(100), ms(200)),
                   Facts(ms(600), shares=Shares(steps=[ShareStep(ms(60), ms(240), 2, 3)]))),
     "members_ended": (Claim(claims.LOCK_TOO_SHORT, "", ("orders-0",), ms(100), ms(300)), gave_back()),
+    "given_back": (
+        Claim(claims.LOCK_TOO_SHORT, "", ("orders-0",), ms(100), ms(300)),
+        Facts(ms(600), shares=Shares([gave_back().shares.deliveries[0]._replace(locks_over=0)])),
+    ),
     "caught_up": (TOO_SLOW, Facts(ms(600), progress=steps(60, 44, lag=90_000))),
 }  # fmt: skip
 """For each contradiction: a claim, and facts that contradict it."""
@@ -83,7 +87,7 @@ def test_without_the_fact_each_claim_is_made() -> None:
     for name, (claim, known) in EXAMPLES.items():
         without = known._replace(
             stalled=[stall(3, 100, 500)], silences=(), stays=(), deleted_ms=None, lags=(),
-            shares=known.shares._replace(steps=()),
+            shares=Shares([one._replace(locks_over=None) for one in known.shares.deliveries]),
             progress=usual if claim.rule == claims.TOO_SLOW else (),
         )  # fmt: skip
         assert made([claim], without) == [claim], name

@@ -103,6 +103,13 @@ def test_records_that_come_back_and_are_then_accepted_show_a_lock_that_is_too_sh
     assert found.claims[0].evidence[0].text.endswith("accepted after 2 deliveries, held for 30 s or longer")
 
 
+def test_events_say_that_a_lock_was_over_or_that_workers_gave_records_back() -> None:
+    found = with_deliveries(late()._replace(locks_over=4))
+    text = "the lock of 12 accepted records of orders-0 was over 4 times from 15:08 to 15:12: it is too short"
+    assert (found.text, found.claims[0].confidence) == (text, LIKELY)
+    assert with_deliveries(late()._replace(locks_over=0)).level == "fine"
+
+
 def test_records_that_a_member_gave_back_soon_or_seldom_say_nothing_of_locks() -> None:
     assert with_deliveries(late(held_s=0.2)).level == "fine"
     assert with_deliveries(late(held_s=None)).level == "fine"

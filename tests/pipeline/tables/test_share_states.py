@@ -97,7 +97,9 @@ def test_each_group_has_the_verdict_of_its_story(tables: dict[str, list[dict[str
     assert words["poison"].startswith("record 42 of poison-0 was archived after 5 deliveries")
     assert words["letters"].startswith("record 7 of letters-0 went to the dead-letter queue after 2 deliveries")
     assert words["failing"].startswith("workers gave up 20 records of failing-0 and accepted 0 from ")
-    assert words["slow"].endswith(": perhaps the lock is too short")
+    # only Muster has events
+    is_guess = {row["locks_over"] for row in tables["deliveries"]} == {None}
+    assert words["slow"].endswith(": perhaps the lock is too short" if is_guess else ": it is too short")
     assert "perhaps hangs: it alone has stuck-" in words["stuck"]
     assert " had no work since " in words["starved"]
 
