@@ -189,18 +189,32 @@ class _Idle(NamedTuple):
     partition: SharePartition
     from_ms: int
     until_ms: int
+    is_last: bool
+    """Whether no record was done since."""
 
     @property
     def who(self) -> str:
         return self.hold.client or self.hold.member_id
 
+    @property
+    def took_records(self) -> bool:
+        """Did a delivery end meanwhile, so that the member surely had records?"""
+        changed_ms = self.partition.changed_ms
+        return changed_ms is not None and self.from_ms < changed_ms <= self.until_ms
+
+    @property
+    def hangs(self) -> bool:
+        """Has the member perhaps stopped in the midst of its work? Records may have come just now."""
+        lag = self.partition.lag or 0
+        return self.is_last and lag > 0 and (self.took_records or lag >= limits.STARVED_RECORDS)
+
 
 def _workers(facts: Facts, when: When) -> Iterator[Claim]:
     idle = _idle(facts)
-    stuck = [one for one in idle if one.partition.lag]
+    stuck = [one for one in idle if one.hangs]
     if stuck:
-        yield _stuck(stuck, facts, when)
-    starved = [one for one in idle if not one.partition.lag and _has_nothing_else(one, idle, facts)]
+        yield _stuck(stuck, when)
+    starved = [one for one in idle if not one.took_records and not one.partition.lag and _is_starved(one, idle, facts)]
     if starved:
         yield _starved(starved, facts, when)
 
@@ -212,18 +226,21 @@ def _idle(facts: Facts) -> list[_Idle]:
     for hold in shares.holds:
         holds[hold.topic, hold.partition].append(hold)
     found = []
-    for place, some in holds.items():
-        partition = partitions.get(place)
-        for hold in some if partition is not None else ():
-            assert partition is not None
-            spans = [_alone(hold, some, span, facts.end_ms) for span in partition.idle(facts.end_ms)]
-            from_ms, until_ms = max(spans, key=lambda span: span[1] - span[0])
-            if (
-                until_ms - from_ms >= limits.STARVED_MS
-                and _others_did(facts, from_ms, until_ms) >= limits.STARVED_RECORDS
-            ):
-                found.append(_Idle(hold, partition, from_ms, until_ms))
+    for place, partition in partitions.items():
+        for at, span in enumerate(partition.idle(facts.end_ms)):
+            for hold in holds[place] if span[1] - span[0] >= limits.STARVED_MS else ():
+                if _common_ms(hold, span, facts.end_ms) < limits.STARVED_MS:
+                    continue
+                from_ms, until_ms = _alone(hold, holds[place], span, facts.end_ms)
+                is_long = until_ms - from_ms >= limits.STARVED_MS
+                if is_long and _others_did(facts, from_ms, until_ms) >= limits.STARVED_RECORDS:
+                    found.append(_Idle(hold, partition, from_ms, until_ms, is_last=at == 0))
     return sorted(found, key=lambda one: (one.from_ms, one.hold.name, one.hold.member_id))
+
+
+def _common_ms(hold: Hold, span: tuple[int, int], end_ms: int) -> int:
+    """How long a member had its partition within a time."""
+    return min(span[1], end_ms if hold.until_ms is None else hold.until_ms) - max(span[0], hold.from_ms)
 
 
 def _alone(hold: Hold, some: Sequence[Hold], span: tuple[int, int], end_ms: int) -> tuple[int, int]:
@@ -246,10 +263,10 @@ def _others_did(facts: Facts, from_ms: int, until_ms: int) -> int:
     return sum(one.accepted for one in facts.shares.steps if from_ms <= one.start_ms and one.until_ms <= until_ms)
 
 
-def _has_nothing_else(one: _Idle, idle: Sequence[_Idle], facts: Facts) -> bool:
-    """Did no delivery end in this partition, and was nothing done in all that the member had in this time?"""
-    changed_ms = one.partition.changed_ms
-    if changed_ms is not None and one.from_ms < changed_ms < one.until_ms:
+def _is_starved(one: _Idle, idle: Sequence[_Idle], facts: Facts) -> bool:
+    """Did the member have nothing to do for half of its time, in all partitions that it had?"""
+    whole = facts.first_ms or 0, facts.end_ms
+    if 2 * (one.until_ms - one.from_ms) < _common_ms(one.hold, whole, facts.end_ms):
         return False
     mine = {(each.hold.topic, each.hold.partition) for each in idle if each.hold.member_id == one.hold.member_id}
     had = {
@@ -268,7 +285,7 @@ def _idle_row(one: _Idle) -> Evidence:
     return Evidence("ownership", one.hold.from_ms, f"{one.who} alone had {one.hold.name}; nothing was done there")
 
 
-def _stuck(some: Sequence[_Idle], facts: Facts, when: When) -> Claim:
+def _stuck(some: Sequence[_Idle], when: When) -> Claim:
     from_ms, until_ms = min(one.from_ms for one in some), max(one.until_ms for one in some)
     who = tuple(dict.fromkeys(one.who for one in some))
     places = {(one.hold.topic, one.hold.partition): one for one in some}
@@ -276,7 +293,7 @@ def _stuck(some: Sequence[_Idle], facts: Facts, when: When) -> Claim:
     alone = f"{'it alone has' if len(who) == 1 else 'they alone have'} {_of(_places(some), 'partition')}"
     waits = f"where {plural(lag, 'record')} {'waits' if lag == 1 else 'wait'} and none was done"
     text = f"{_of(who, 'worker')} perhaps {'hangs' if len(who) == 1 else 'hang'}: {alone}, {waits}"
-    is_on = any(one.hold.until_ms is None and facts.end_ms - one.until_ms <= limits.MINUTE for one in some)
+    is_on = any(one.took_records and one.hold.until_ms is None for one in some)
     return Claim(
         STUCK, f"{text}{when.between(from_ms, until_ms)}", who, from_ms, until_ms, PERHAPS, is_on=is_on,
         advice=f"look what {_of(who, 'worker')} waits for" if len(who) == 1 else "look what these workers wait for",

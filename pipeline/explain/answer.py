@@ -111,7 +111,7 @@ def _notes(inputs: Inputs, rebalances: tuple[Row, ...]) -> Iterator[str]:
         yield "causes and times are inferred from the offsets log: __group_events is not there, or may not be read"
     if any(row["before_generation"] is None for row in inferred):
         yield "the state before the first rebalance is not in the log that was read"
-    if inputs.ends is None:
+    if inputs.ends is None and not inputs.shares.ends:
         yield "the lag: the ends of the topics are not there, or need the right DESCRIBE for the group and its topics"
 
 

@@ -133,18 +133,28 @@ def hold(name: str, partition: int, from_s: float = 0, until_s: float | None = N
 STEPS = [ShareStep(ms(60 * at), ms(60 * at + 60), 100, 0) for at in range(END_S // 60)]
 
 
-def two(lag: int | None, **more: object) -> Shares:
-    """Two workers with a partition each; in the partition 1, which b has, nothing happens."""
+def two(lag: int | None, took_s: float | None = None, **more: object) -> Shares:
+    """Two workers with a partition each; in the partition 1, which b has, nothing is done.
+
+    `took_s`: when a delivery ended there without an acceptance.
+    """
     quiet = partition_of(1, accepted=0, lag=lag, changed_s=None)
+    if took_s is not None:
+        quiet = quiet._replace(changed_ms=ms(took_s))
     return Shares((), [partition_of(), quiet], STEPS, [hold("a", 0), hold("b", 1)])._replace(**more)
 
 
 def test_a_worker_that_does_nothing_though_records_wait_perhaps_hangs() -> None:
-    found = judged(two(60))
-    assert (found.level, found.kind) == ("help", "stuck_worker")
     text = "b perhaps hangs: it alone has orders-1, where 60 records wait and none was done since 15:06"
-    assert found.text == text
+    assert judged(two(60))[:2] == ("look", text)
+    found = judged(two(60, took_s=600))
+    assert (found.level, found.text, found.kind) == ("help", text, "stuck_worker")
     assert found.claims[0].advice == "look what b waits for"
+
+
+def test_records_that_perhaps_came_just_now_do_not_show_that_a_worker_hangs() -> None:
+    assert judged(two(3)).level == "fine"
+    assert judged(two(3, took_s=600)).kind == "stuck_worker"
 
 
 def test_a_worker_without_records_has_no_work() -> None:
@@ -173,7 +183,13 @@ def test_if_nobody_works_no_worker_is_without_work() -> None:
     assert judged(two(60, holds=[hold("a", 0), hold("b", 1, 0, 30)])).level == "fine"
 
 
-def test_an_idle_time_that_is_over_is_found_too() -> None:
+def test_a_worker_that_works_again_has_no_trouble_unless_it_had_no_work_for_half_of_its_time() -> None:
     idle = partition_of(1, lag=5, idle=(600, 1_200))
-    found = judged(two(5, partitions=[partition_of(), idle], holds=[hold("a", 0), hold("b", 1, 0, 4_000)]))
-    assert (found.level, found.text.split("done ")[1]) == ("look", "from 15:16 to 15:26")
+    shares = two(5, partitions=[partition_of(), idle], holds=[hold("a", 0), hold("b", 1, 0, 4_000)])
+    assert judged(shares).level == "fine"
+    idle = idle._replace(lag=0)
+    assert judged(shares._replace(partitions=[partition_of(), idle])).level == "fine"
+    short = [hold("a", 0), hold("b", 1, 300, 1_400)]
+    found = judged(shares._replace(partitions=[partition_of(), idle], holds=short))
+    text = "b perhaps had no work from 15:16 to 15:26: it alone had orders-1, and others did 1,000 records"
+    assert (found.level, found.text) == ("look", text)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from muster.pipeline.infer.share_deliveries import MAX_ENDS, Counts, Fate, Group
 from muster.pipeline.infer.share_episodes import JOIN_MS, MAX_RANGES, MAX_STEPS, Episode, Episodes, Steps
 from tests.coordinator.share_state.harness import KEY, StateHarness
@@ -138,6 +144,37 @@ def test_of_very_many_ends_the_first_and_the_last_ones_are_kept() -> None:
         log.written((0, 0, 0, deliveries))
     (fate,) = log.written((0, 0, 2, 40))
     assert (len(fate.ended_ms), fate.ended_ms[0], fate.ended_ms[-1]) == (MAX_ENDS, 1_000, 39_000)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.randoms(use_true_random=False), st.integers(0, 3))
+def test_random_deliveries_are_followed_offset_by_offset(random: Random, per_snapshot: int) -> None:
+    log = begun(share_coordinator_snapshot_update_records_per_snapshot=per_snapshot)
+    known: dict[int, tuple[int, int]] = {}
+    ends = 0
+    for _ in range(25):
+        first = random.randrange(30)
+        rows = []
+        for offset in range(first, first + random.randrange(1, 8)):
+            state, deliveries = known.get(offset, (0, 0))
+            if state == 0:
+                # each delivery ends in one of these states
+                known[offset] = random.choice((0, 0, 2, 4)), deliveries + 1
+                rows.append((offset, offset, *known[offset]))
+                ends += known[offset][0] == 0
+        log.written(*rows)
+    (state,) = log.group.partitions.values()
+    assert {
+        offset: one.deliveries for one in state.waiting() for offset in range(one.first, one.last + 1)
+    } == {offset: deliveries for offset, (kind, deliveries) in known.items() if kind == 0}  # fmt: skip
+    done = Counter(kind for kind, _ in known.values())
+    assert log.sums == Counts(accepted=done[2], archived=done[4], ended=ends)
+    records = Counter[str]()
+    for one in log.fates:
+        records[one.outcome] += one.last - one.first + 1
+        assert len(one.ended_ms) == min(one.deliveries - (one.outcome == "accepted"), MAX_ENDS)
+    assert records["archived"] == done[4]
+    assert records["accepted"] == sum(kind == 2 and deliveries > 1 for kind, deliveries in known.values())
 
 
 # ---- episodes and steps
