@@ -22,12 +22,10 @@ from muster.pipeline.follow.manifest import Manifest, NotOurs, of_text
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.follow.staging import STAGED, merge, staged
 from muster.pipeline.schema import KINDS
-from muster.pipeline.session import LOCAL
 from muster.pipeline.stage import Source, stage
 from muster.pipeline.tables.build import build
 from muster.pipeline.tables.schema import TABLES
 from muster.pipeline.wanted import ALL, Wanted
-from tests.pipeline.conftest import LITTLE
 from tests.pipeline.live import Live
 
 KILLED_S = 240
