@@ -37,6 +37,7 @@ BOUNDED = {
     ("whatif/job.py", "what_if", "broadcast"): "one row",
     ("whatif/job.py", "_away", "broadcast"): "the silences",
     ("follow/staging.py", "_counts", "collect"): "the number of kinds",
+    ("follow/store.py", "_write_here", "toArrow"): "the tables of at most 100,000 rows, which this process makes",
     ("tables/comparison.py", "check_time", "first"): "one row",
     ("tables/comparison.py", "_span", "first"): "one row",
     ("staged.py", "_nothing", "first"): "one row",
