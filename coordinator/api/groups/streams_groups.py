@@ -84,13 +84,16 @@ def handle_streams_group_heartbeat(
 
 def _submit(node: Node, context: RequestContext, request: StreamsGroupHeartbeatRequest, respond: Respond) -> None:
     command = HeartbeatCommand(request, respond, context.client, context.api_version)
-    command.respond = partial(_answered, node, context, command, respond)
+    # not the command itself: a cycle of objects would stay in memory
+    command.respond = partial(_answered, node, context, command.missing, respond)
     node.routing.shard(request.group_id).runtime.submit(command)
 
 
-def _answered(node: Node, context: RequestContext, command: HeartbeatCommand, respond: Respond, response: Any) -> None:
-    if command.missing and not response.error_code:
-        node.job_queue.run(_created(node, context, command.missing, response), respond, context.channel)
+def _answered(
+    node: Node, context: RequestContext, missing: Mapping[str, InternalTopic], respond: Respond, response: Any
+) -> None:
+    if missing and not response.error_code:
+        node.job_queue.run(_created(node, context, missing, response), respond, context.channel)
     else:
         respond(response)
 

@@ -48,10 +48,10 @@ _ENDS: Final = (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH)
 
 @dataclass(slots=True, eq=False, repr=False)
 class HeartbeatCommand(Command):
-    """A StreamsGroupHeartbeat with its version. The core sets `missing`: the internal topics to be created."""
+    """A StreamsGroupHeartbeat with its version. The core fills `missing`: the internal topics to be created."""
 
     version: int = 1
-    missing: Mapping[str, InternalTopic] = field(default_factory=dict)
+    missing: dict[str, InternalTopic] = field(default_factory=dict)
 
 
 def handle(step: Step, command: HeartbeatCommand, request: StreamsGroupHeartbeatRequest, group: Group | None) -> None:
@@ -149,7 +149,7 @@ def _beat(
     history.beaten(step, recorded, sender.member_id, sender.replaced, sender.member is None, before, reached.computed)
     if position is not had:
         history.moved(step, recorded, recorded.members[sender.member_id], had)
-    command.missing = configured.missing
+    command.missing.update(configured.missing)
     # As on Kafka, a group that this heartbeat has created forgets everything that has no record.
     if offsets is not None and not is_created:
         group.offsets[sender.member_id] = offsets

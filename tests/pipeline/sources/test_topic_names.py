@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.pipeline.sources import live_topics
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.live_topics import names_of_cluster
 from muster.pipeline.sources.topics import names_of_path
@@ -37,6 +38,6 @@ def test_topic_names_are_read_from_a_live_cluster(live: Live) -> None:
 
 
 def test_an_unreachable_cluster_is_reported_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.pipeline.sources.live_topics.ANSWER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(live_topics, "ANSWER_TIMEOUT_S", 1.0)
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1"):
         names_of_cluster({"bootstrap.servers": "127.0.0.1:1"})
