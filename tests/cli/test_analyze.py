@@ -14,11 +14,19 @@ from tests.pipeline.raw import commit
 from tests.pipeline.sources.logs import batch, write_segment
 
 
+def forget(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let a module be imported anew. Afterwards, the old module is again in `sys.modules` and in its package."""
+    package, _, short = name.rpartition(".")
+    if hasattr(sys.modules.get(package), short):
+        monkeypatch.setattr(sys.modules[package], short, sys.modules[name])  # an import replaces it
+    monkeypatch.delitem(sys.modules, name)
+
+
 @pytest.fixture
 def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """No module of Spark can be imported."""
     for name in [name for name in sys.modules if name.startswith(("muster.pipeline", "pyspark.", "py4j"))]:
-        monkeypatch.delitem(sys.modules, name)
+        forget(monkeypatch, name)
     for name in ("pyspark", "py4j"):
         monkeypatch.setitem(sys.modules, name, None)
 
@@ -49,7 +57,8 @@ def test_spark_is_named_where_it_is_needed_and_missing(
 def test_another_missing_package_is_named(
     log: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delitem(sys.modules, "muster.pipeline.analyze", raising=False)
+    if "muster.pipeline.analyze" in sys.modules:
+        forget(monkeypatch, "muster.pipeline.analyze")
     monkeypatch.setitem(sys.modules, "muster.pipeline.here", None)
     assert main(["analyze", log]) == 1
     assert capsys.readouterr().err.endswith(
