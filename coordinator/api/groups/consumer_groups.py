@@ -7,26 +7,24 @@ from functools import partial
 from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.groups.membership import answered_by_the_group
-from muster.coordinator.api.many_rows import (
-    MAX_ANSWER_BYTES,
-    ROWS_AT_ONCE,
-    TOO_LARGE,
-    TOO_LARGE_TEXT,
-    AnswerSize,
-    ask_each,
-    by_coordinator,
-    distinct,
-    pattern_error,
+from muster.coordinator.api.groups.describing import (
+    DescribeApi,
+    described,
+    hidden,
+    may_describe,
+    may_describe_topics,
+    snapshots_of,
 )
+from muster.coordinator.api.groups.membership import answered_by_the_group
+from muster.coordinator.api.many_rows import MAX_ANSWER_BYTES, AnswerSize, pattern_error
 from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.groups.consumer.checks import MAX_NAMES, ascending_names, distinct_names
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.describe import DescribeCommand, Snapshot, member_row
 from muster.coordinator.groups.consumer.member import bare_id
 from muster.coordinator.runtime.group_coordinator.error_responses import refuse
-from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
-from muster.coordinator.system.jobs import Job, OffloadedWork, PendingResult
+from muster.coordinator.security.authorizer import Operation, ResourceType
+from muster.coordinator.system.jobs import Job, OffloadedWork
 from muster.coordinator.system.uuids import as_text
 from muster.coordinator.topics.features import GROUP, level_of
 from muster.protocol.errors import ErrorCode
@@ -41,7 +39,9 @@ PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 CONSUMER: Final = "consumer"
 MAX_GROUP_BYTES: Final = 3 * MAX_ANSWER_BYTES
 """The most bytes of a group in an answer, even if it is the only group."""
-_ROW_BYTES: Final = 40
+_DESCRIBE: Final = DescribeApi(
+    ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup, DescribeCommand
+)
 FEW_NAMES: Final = 500
 """The most names of a heartbeat that are checked in one step."""
 
@@ -99,22 +99,13 @@ def _check_in_steps(
     refusal = _refusal(node, context, request)
     if names is not None:
         request.subscribed_topic_names = yield OffloadedWork(partial(ascending_names, names))
-        if not refusal and len(request.subscribed_topic_names) <= MAX_NAMES:
-            refusal = yield from _topics_refusal(node, context, request.subscribed_topic_names)
+        is_checked = not refusal and len(request.subscribed_topic_names) <= MAX_NAMES
+        if is_checked and not (yield from may_describe(node, context, request.subscribed_topic_names)):
+            refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if refusal or not request.subscribed_topic_regex:
         return refusal, None
     yield None  # one pattern takes up to 10 ms, so many requests need several iterations of the event loop
     return 0, pattern_error(request.subscribed_topic_regex)
-
-
-def _topics_refusal(node: Node, context: RequestContext, names: Sequence[str]) -> Job[int]:
-    for start in range(0, len(names), ROWS_AT_ONCE):
-        part = names[start : start + ROWS_AT_ONCE]
-        allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, part)
-        if not all(name in allowed for name in part):
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        yield None
-    return 0
 
 
 def may_send_heartbeat(
@@ -156,88 +147,31 @@ def _is_served(node: Node) -> bool:
 def handle_consumer_group_describe(
     node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Job[ConsumerGroupDescribeResponse]:
-    """Let the shards describe these groups. In Kafka's order: refused groups, "", the groups of each coordinator."""
-    if not _is_served(node):
-        return ConsumerGroupDescribeResponse(
-            groups=[DescribedGroup(ErrorCode.UNSUPPORTED_VERSION, None, group_id) for group_id in request.group_ids]
-        )
-    found: dict[str, DescribedGroup] = {}
+    """Describe consumer groups: see `described`. The first group may be larger than the others."""
     answer_size = AnswerSize(node, context)
-
-    def ask(group_id: str, token: PendingResult) -> None:
-        if answer_size.is_used_up:
-            token(ConsumerGroupDescribeResponse(groups=[_too_large(group_id)]))  # the answer has no part of this group
-            return
-        command = DescribeCommand(ConsumerGroupDescribeRequest([group_id]), token, context.client)
-        node.routing.shard(group_id).runtime.submit(command)
-
-    def collect(group_id: str, response: Any) -> None:
-        (row,) = response.groups
-        if not row.error_code and request.include_authorized_operations:
-            group = ResourceType.GROUP
-            row.authorized_operations = authorized_operations(node.authorizer, context, group, group_id)
-        size = _ROW_BYTES + len(group_id) + len(row.error_message or "")
-        found[group_id] = row if answer_size.add(size) else _too_large(group_id)
-
-    def allowed(group_id: str) -> bool:
-        return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
-
-    refused: list[DescribedGroup] = []
-    rows: list[DescribedGroup] = []
-    asked: list[str] = []
-    for group_id in distinct(request.group_ids):
-        if not allowed(group_id):
-            refused.append(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, group_id))
-        elif not group_id:
-            rows.append(DescribedGroup(ErrorCode.INVALID_GROUP_ID, None, group_id))
-        else:
-            asked.append(group_id)
-        yield None
-    yield from ask_each(asked, ask, collect, answer_size.pause)
     is_first = True
-    for group_id in (yield from by_coordinator(asked, node.routing.partition)):
-        row = found[group_id]
-        snapshots: list[Snapshot] = row.members  # type: ignore[assignment]  # as `DescribeCommand` has them
-        row.members = []
-        if not (yield from _may_describe_topics(node, context, snapshots)):
-            row.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            row.error_message = "The group has described topic(s) that the client is not authorized to describe."
-            rows.append(row)
-            continue
+
+    def filled(row: Any) -> Job[Any]:
+        nonlocal is_first
+        snapshots: list[Snapshot] = snapshots_of(row)
+        if not (yield from may_describe_topics(node, context, snapshots, _assignments)):
+            return hidden(row)
         size = yield from _size(snapshots)
         if is_first and snapshots and size <= MAX_GROUP_BYTES:
             is_first, answer_size.left = False, max(answer_size.left, size)
-        if answer_size.add(size):
-            yield answer_size.pause()
-            for one in snapshots:
-                row.members.append((yield from member_row(one)))
-        else:
-            row = _too_large(group_id)
-        rows.append(row)
+        if not answer_size.add(size):
+            return _DESCRIBE.too_large(row.group_id)
+        yield answer_size.pause()
+        for one in snapshots:
+            row.members.append((yield from member_row(one)))
         yield None
-    return ConsumerGroupDescribeResponse(groups=refused + rows)
+        return row
+
+    return described(node, context, request, _DESCRIBE, answer_size, filled, is_served=_is_served(node))
 
 
-def _too_large(group_id: str) -> DescribedGroup:
-    return DescribedGroup(TOO_LARGE, TOO_LARGE_TEXT, group_id)
-
-
-def _may_describe_topics(node: Node, context: RequestContext, members: Sequence[Snapshot]) -> Job[bool]:
-    """Whether the client may describe all topics of these members. If false, the group is shown without members."""
-    seen: set[int] = set()
-    for one in members:
-        by_id = one.image.by_id
-        if id(one.description.topics) not in seen:
-            seen.add(id(one.description.topics))
-            if (yield from _topics_refusal(node, context, one.description.topics)):
-                return False
-        for rows in (one.position.assigned, one.position.revoking, one.target):
-            for start in range(0, len(rows), ROWS_AT_ONCE):
-                some = [by_id[row[0]].name for row in rows[start : start + ROWS_AT_ONCE] if row[0] in by_id]
-                if (yield from _topics_refusal(node, context, some)):
-                    return False
-        yield None
-    return True
+def _assignments(one: Snapshot) -> Sequence[Sequence[tuple[Any, ...]]]:
+    return one.position.assigned, one.position.revoking, one.target
 
 
 def _size(members: Sequence[Snapshot]) -> Job[int]:

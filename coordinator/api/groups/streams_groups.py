@@ -5,28 +5,27 @@ A heartbeat of an application whose internal topics are missing creates them, wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.groups.membership import answered_by_the_group
-from muster.coordinator.api.many_rows import (
-    ROWS_AT_ONCE,
-    TOO_LARGE,
-    TOO_LARGE_TEXT,
-    AnswerSize,
-    ask_each,
-    by_coordinator,
-    distinct,
+from muster.coordinator.api.groups.describing import (
+    DescribeApi,
+    described,
+    may_describe,
+    snapshots_of,
+    with_members,
 )
+from muster.coordinator.api.groups.membership import answered_by_the_group
+from muster.coordinator.api.many_rows import AnswerSize
 from muster.coordinator.api.node import Node, Respond, in_steps
-from muster.coordinator.groups.streams.describe import DescribeCommand, Snapshot, member_row
+from muster.coordinator.groups.streams.describe import DescribeCommand, member_row
 from muster.coordinator.groups.streams.heartbeat import HeartbeatCommand
 from muster.coordinator.groups.streams.internal_topics import MISSING_INTERNAL_TOPICS, InternalTopic
 from muster.coordinator.runtime.group_coordinator.error_responses import refuse
-from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations, may_create_topic
-from muster.coordinator.system.jobs import Job, PendingResult
+from muster.coordinator.security.authorizer import Operation, ResourceType, may_create_topic
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.features import STREAMS, level_of
@@ -37,7 +36,6 @@ from muster.protocol.messages.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
     Subtopology,
-    Topology,
 )
 from muster.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
@@ -48,7 +46,6 @@ from muster.protocol.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
 
-_ROW_BYTES: Final = 40
 _A_TOPIC: Final = 40
 """Estimated bytes of a topic in an answer."""
 MAX_TOPICS: Final = 2_000
@@ -114,7 +111,7 @@ def _submit_if_valid(
     elif invalid:
         text = f"Topic names {','.join(invalid)} are not valid topic names."
         respond(StreamsGroupHeartbeatResponse(0, ErrorCode.STREAMS_INVALID_TOPOLOGY, text))
-    elif (yield from _may_describe(node, context, names)):
+    elif (yield from may_describe(node, context, names)):
         _submit(node, context, request, respond)
     else:
         respond(refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -144,17 +141,6 @@ def _parts(request: StreamsGroupHeartbeatRequest) -> int:
         for group in row.copartition_groups:
             count += 1 + len(group.source_topics) + len(group.repartition_source_topics)
     return count
-
-
-def _may_describe(node: Node, context: RequestContext, names: Sequence[str]) -> Job[bool]:
-    """Whether the client may describe all these topics."""
-    for start in range(0, len(names), ROWS_AT_ONCE):
-        part = names[start : start + ROWS_AT_ONCE]
-        allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, part)
-        if not all(name in allowed for name in part):
-            return False
-        yield None
-    return True
 
 
 def _created(
@@ -192,61 +178,18 @@ def _add_detail(response: StreamsGroupHeartbeatResponse, text: str) -> None:
 def handle_streams_group_describe(
     node: Node, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> Job[StreamsGroupDescribeResponse]:
-    """Let the shards describe these groups. In Kafka's order: refused groups, "", the groups of each coordinator."""
-    if not is_served(node):
-        return StreamsGroupDescribeResponse(
-            groups=[DescribedGroup(ErrorCode.UNSUPPORTED_VERSION, None, group_id) for group_id in request.group_ids]
-        )
-    found: dict[str, DescribedGroup] = {}
+    """Describe streams groups: see `described`."""
     answer_size = AnswerSize(node, context)
 
-    def ask(group_id: str, token: PendingResult) -> None:
-        if answer_size.is_used_up:
-            token(StreamsGroupDescribeResponse(groups=[_too_large(group_id)]))  # the answer has no part of this group
-            return
-        command = DescribeCommand(StreamsGroupDescribeRequest([group_id]), token, context.client)
-        node.routing.shard(group_id).runtime.submit(command)
+    def filled(row: DescribedGroup) -> Job[DescribedGroup]:
+        snapshots = snapshots_of(row)
+        names = [] if row.topology is None else list(dict.fromkeys(_names(row.topology.subtopologies or ())))
+        if not (yield from may_describe(node, context, names)):
+            text = "The described group uses topics that the client is not authorized to describe."
+            return DescribedGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text, row.group_id)
+        return (yield from with_members(row, snapshots, member_row, _DESCRIBE, answer_size))
 
-    def collect(group_id: str, response: Any) -> None:
-        (row,) = response.groups
-        if not row.error_code and request.include_authorized_operations:
-            row.authorized_operations = authorized_operations(node.authorizer, context, _GROUP, group_id)
-        size = _ROW_BYTES + len(group_id) + len(row.error_message or "") + _size(row.topology)
-        found[group_id] = row if answer_size.add(size) else _too_large(group_id)
-
-    refused: list[DescribedGroup] = []
-    rows: list[DescribedGroup] = []
-    asked: list[str] = []
-    for group_id in distinct(request.group_ids):
-        if not node.authorizer.allows(context, Operation.DESCRIBE, _GROUP, group_id):
-            refused.append(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, group_id))
-        elif not group_id:
-            rows.append(DescribedGroup(ErrorCode.INVALID_GROUP_ID, None, group_id))
-        else:
-            asked.append(group_id)
-        yield None
-    yield from ask_each(asked, ask, collect, answer_size.pause)
-    for group_id in (yield from by_coordinator(asked, node.routing.partition)):
-        row = yield from _filled(node, context, found[group_id], answer_size)
-        rows.append(row)
-    return StreamsGroupDescribeResponse(groups=refused + rows)
-
-
-def _filled(node: Node, context: RequestContext, row: DescribedGroup, answer_size: AnswerSize) -> Job[DescribedGroup]:
-    """The row of a group with its members, in place of their snapshots."""
-    snapshots: list[Snapshot] = row.members  # type: ignore[assignment]  # as `DescribeCommand` has them
-    row.members = []
-    names = [] if row.topology is None else list(dict.fromkeys(_names(row.topology.subtopologies or ())))
-    if not (yield from _may_describe(node, context, names)):
-        text = "The described group uses topics that the client is not authorized to describe."
-        return DescribedGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text, row.group_id)
-    if not answer_size.add(sum([one.size() for one in snapshots])):
-        return _too_large(row.group_id)
-    yield answer_size.pause()
-    for one in snapshots:
-        row.members.append(member_row(one))
-        yield None
-    return row
+    return described(node, context, request, _DESCRIBE, answer_size, filled, is_served=is_served(node))
 
 
 def _names(rows: Iterable[Subtopology]) -> Iterable[str]:
@@ -257,13 +200,15 @@ def _names(rows: Iterable[Subtopology]) -> Iterable[str]:
         yield from [topic.name for topic in row.state_changelog_topics]
 
 
-def _size(topology: Topology | None) -> int:
-    """An estimate of a topology's bytes in an answer."""
+def _size(row: DescribedGroup) -> int:
+    """An estimate of the bytes of a group's topology in an answer."""
+    topology = row.topology
     return 0 if topology is None else sum([_A_TOPIC + len(name) for name in _names(topology.subtopologies or ())])
 
 
-def _too_large(group_id: str) -> DescribedGroup:
-    return DescribedGroup(TOO_LARGE, TOO_LARGE_TEXT, group_id)
+_DESCRIBE: Final = DescribeApi(
+    StreamsGroupDescribeRequest, StreamsGroupDescribeResponse, DescribedGroup, DescribeCommand, _size
+)
 
 
 def handle_streams_group_topology_description_update(
