@@ -68,6 +68,7 @@ from tests.stories import playing
 from tests.stories.story import Action, Advance, Await, Drop, Reply, Send, Story
 from tests.stories.transactions_beside import Asked, TransactionsBeside
 from tests.support import hub
+from tests.support.slots import slots_of
 
 START = Now(1_000_000, 1_700_000_000_000)
 
@@ -487,7 +488,7 @@ def _consumer_group(group: ConsumerGroup) -> dict[str, object]:
         "computing_epoch", "equal_targets", "existing", "failed_epoch", "hashed_topics", "hashed_version",
         "is_searching", "members", "names_version", "reconciliation", "waiting",
     }  # fmt: skip
-    facts = {name: getattr(group, name) for name in group.__slots__ if name not in soft}
+    facts = {name: getattr(group, name) for name in slots_of(ConsumerGroup) if name not in soft}
     return {**facts, "members": {one.member_id: (one.description, one.position) for one in group.members.values()}}
 
 

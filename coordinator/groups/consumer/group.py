@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from muster.coordinator.groups.common import kafka_order
-from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, SINCE_COMMIT, Partitions
-from muster.coordinator.groups.common.image import TopicImage
+from muster.coordinator.groups.common.epoch_group import CommittingGroup
+from muster.coordinator.groups.common.group import Partitions
 from muster.coordinator.groups.common.kafka_order import TargetRows
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.consumer.member import (
@@ -28,59 +27,42 @@ from muster.coordinator.groups.consumer.member import (
     state_of,
 )
 from muster.coordinator.groups.consumer.records import record_keys
-from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.coordinator.state_machine.interface import Command
-from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 
 CONSUMER: Final = "consumer"
-FIRST_EPOCH: Final = 1
-FIRST_TARGET: Final = 1
-"""The assignment epoch of a group that never had targets. No member gets a partition in this epoch."""
 NO_ASSIGNMENT: Final = 0
 """The value instead of an epoch when no targets are being computed."""
-NEVER_HASHED: Final = -1
 NOT_THERE: Final[Mapping[int, int]] = MappingProxyType({})
 
 
-class ConsumerGroup:
+class ConsumerGroup(CommittingGroup[ConsumerMember, TargetAssignment]):
     """One consumer group.
 
-    `epoch` grows when members, subscriptions or topics change. `assignment_epoch` is the epoch of `targets`.
-    `metadata_hash`: the hash of the subscribed topics when `epoch` was reached. `names`: for each topic, the number of
-    different lists of names and of resolved patterns that contain the topic. `subscriptions` counts the members with
-    each list of names; `named` is the sum of the lists' lengths. `patterns` and `assignors` count the members with each
-    pattern or assignor. `owners`: the member that has a partition, or has not given it up yet.
+    `names`: for each topic, the number of different lists of names and of resolved patterns that contain the topic.
+    `subscriptions` counts the members with each list of names; `named` is the sum of the lists' lengths. `patterns` and
+    `assignors` count the members with each pattern or assignor. `owners`: the member that has a partition, or has not
+    given it up yet.
 
-    Not persisted: `hashed_version` and `hashed_topics`, the topics that the hash was compared with. `is_searching`:
-    patterns are being resolved. `computing_epoch` and `failed_epoch`: the epochs whose targets are being computed, or
-    could not be computed. `waiting`: the heartbeats that wait for targets. `reconciliation`: the facts for the history.
-    `slots`: the size of the hash table in which Kafka has the members. `is_alike`: the result of `counts_alike` when a
-    member was last described or removed. `existing`: the group's existing topics, as last found. `equal_targets`:
-    the last targets, if all members have equal shares. `names_version` grows with each change of `names`. `orders`:
-    targets as `kafka_order.order_of` gives them.
+    Not persisted: `is_searching`, whether patterns are being resolved. `computing_epoch` and `failed_epoch`: the epochs
+    whose targets are being computed, or could not be computed. `waiting`: the heartbeats that wait for targets.
+    `reconciliation`: the facts for the history. `is_alike`: the result of `counts_alike` when a member was last
+    described or removed. `existing`: the group's existing topics, as last found. `equal_targets`: the last targets, if
+    all members have equal shares. `names_version` grows with each change of `names`. `orders`: targets as
+    `kafka_order.order_of` gives them.
     """
 
     __slots__ = (
-        "_stable", "assignment_epoch", "assignment_ms", "assignors", "classic_count", "computing_epoch", "epoch",
-        "equal_targets", "existing", "failed_epoch", "group_id", "has_partition_metadata", "hashed_topics",
-        "hashed_version", "is_alike", "is_searching", "members", "metadata_hash", "named", "names", "names_version",
-        "orders", "owners", "patterns", "reconciliation", "resolved", "slots", "static_ids", "subscriptions", "targets",
-        "waiting",
+        "_stable", "assignors", "classic_count", "computing_epoch", "equal_targets", "existing", "failed_epoch",
+        "has_partition_metadata", "is_alike", "is_searching", "named", "names", "names_version", "orders", "owners",
+        "patterns", "reconciliation", "resolved", "subscriptions", "waiting",
     )  # fmt: skip
 
     kind = CONSUMER
     protocol_type = CONSUMER
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = FIRST_TARGET
-        self.assignment_ms = 0
-        self.members: dict[str, ConsumerMember] = {}
-        self.static_ids: dict[str, str] = {}
-        self.targets: dict[str, TargetAssignment] = {}
+        super().__init__(group_id)
         self.orders: dict[str, TargetRows] = {}
         self.resolved: dict[str, Resolved] = {}
         self.names: Counter[str] = Counter()
@@ -94,15 +76,12 @@ class ConsumerGroup:
         self.owners: dict[bytes, dict[int, str]] = {}
         self.classic_count = 0
         self.has_partition_metadata = False
-        self.hashed_version = NEVER_HASHED
-        self.hashed_topics: Mapping[str, TopicImage] | None = None
         self.is_searching = False
         self.is_alike = True
         self.computing_epoch = NO_ASSIGNMENT
         self.failed_epoch = NO_ASSIGNMENT
         self.waiting: list[Command] = []
         self.reconciliation: Any = None
-        self.slots = kafka_order.LEAST_SLOTS
         self._stable: dict[int, int] = {}
         """How many members are STABLE in each epoch."""
 
@@ -144,10 +123,6 @@ class ConsumerGroup:
         if description.instance_id is not None:
             self.static_ids[description.instance_id] = member.member_id
         self.is_alike = self.counts_alike()
-
-    def note_put(self) -> None:
-        """Note that Kafka puts a member, new or not, into its table of members, which may grow."""
-        self.slots = kafka_order.slots_after(self.slots, len(self.members))
 
     def add_member(self, member_id: str) -> ConsumerMember:
         """Add a member without a description."""
@@ -213,11 +188,6 @@ class ConsumerGroup:
         if not of_topic:
             self.owners.pop(topic_id, None)
 
-    def assignment_reached(self, epoch: int, timestamp_ms: int) -> None:
-        """Note that the targets are those of this epoch."""
-        self.assignment_epoch = epoch
-        self.assignment_ms = timestamp_ms
-
     def resolve(self, pattern: str, resolved: Resolved | None) -> None:
         """Set the topics that a pattern matched. None if the pattern has no members any more."""
         before = self.resolved.pop(pattern, None)
@@ -282,45 +252,17 @@ class ConsumerGroup:
         """Whether the group has never had targets."""
         return self.epoch > self.assignment_epoch and not self.assignment_ms
 
-    def member_ids(self) -> list[str]:
-        """The ids of all members, in the order in which Kafka iterates over them."""
-        return kafka_order.timeline(self.members, self.slots)
-
-    def static_member(self, instance_id: str) -> ConsumerMember | None:
-        """The member with this instance id."""
-        member_id = self.static_ids.get(instance_id)
-        return None if member_id is None else self.members.get(member_id)
-
     def record_keys(self, members: Iterable[str] | None = None) -> list[Message]:
         """See `Group`. The keys are in the order in which Kafka deletes them. `members`: the ids in another order."""
         ids = list(self.member_ids() if members is None else members)
         return record_keys(self.group_id, ids, self.resolved)
 
-    # ---- checks
+    def is_classic(self, member: ConsumerMember) -> bool:
+        """See `CommittingGroup`. A member of the classic protocol stays so during an online migration."""
+        return member.description.classic is not None
 
-    def validate_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,  # noqa: ARG002  # Kafka does not look at it here
-        epoch: int,
-        version: int = NEWEST_COMMIT,
-        partitions: Partitions | None = None,
-    ) -> int:
-        """See `Group`. A member may also commit in an earlier epoch (KIP-1251), if it got the partitions by then and
-        kept them. Otherwise the error is STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
-        """
-        member = self.members.get(member_id)
-        if member is None:
-            return 0 if epoch < 0 and not self.members else ErrorCode.UNKNOWN_MEMBER_ID
-        if version < MEMBER_EPOCHS_SINCE and member.description.classic is None:
-            return ErrorCode.UNSUPPORTED_VERSION
-        if epoch == member.position.epoch:
-            return 0
-        return _stale(member) if partitions is None else self._late_commit(member, epoch, partitions)
-
-    def _late_commit(self, member: ConsumerMember, epoch: int, partitions: Partitions) -> int:
-        if epoch > member.position.epoch:
-            return _stale(member)
+    def has_since(self, member: ConsumerMember, epoch: int, partitions: Partitions) -> bool:
+        """See `CommittingGroup`."""
         asked = [(topic_id, partition) for _, topic_id, partition in partitions()]
         topics = {topic_id for topic_id, _ in asked}
         assigned = epochs_of([row for row in member.position.assigned if row[0] in topics])
@@ -330,54 +272,12 @@ class ConsumerGroup:
             if since is None:
                 since = revoking.get(topic_id, NOT_THERE).get(partition)
             if since is None or epoch < since:
-                return _stale(member)
-        return 0
-
-    def validate_transactional_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, partitions: Partitions
-    ) -> int:
-        """See `Group`. A commit without a member is allowed too."""
-        if epoch == -1 and not member_id and instance_id is None:
-            return 0
-        return self.validate_commit(member_id, instance_id, epoch, partitions=partitions)
-
-    def validate_fetch(self, member_id: str | None, epoch: int) -> int:
-        """See `Group`. OffsetFetch names a member and an epoch from version 9 on."""
-        if member_id is None and epoch < 0:
-            return 0
-        if member_id is None:
-            return ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka fails when it looks up the null id
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return 0 if epoch == member.position.epoch else _stale(member)
-
-    def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """Do nothing: in a consumer group a commit does not renew the session."""
-
-    def validate_offset_delete(self) -> int:
-        """Return 0: offsets may always be deleted, except offsets of subscribed topics."""
-        return 0
-
-    def deletion_error(self) -> int:
-        """See `Group`. A group without members may be deleted."""
-        return 0 if not self.members else ErrorCode.NON_EMPTY_GROUP
-
-    def is_unused(self) -> bool:
-        """Whether the group has no members."""
-        return not self.members
-
-    def unused_since_ms(self) -> int:
-        """SINCE_COMMIT: in every state each offset counts as unused since its commit."""
-        return SINCE_COMMIT
+                return False
+        return True
 
     def subscribes_to(self, topic: str) -> bool:
         """Whether a member subscribes to the topic by name, or by a resolved pattern."""
         return topic in self.names
-
-
-def _stale(member: ConsumerMember) -> int:
-    return ErrorCode.STALE_MEMBER_EPOCH if member.description.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 def _add(counts: dict[str, int], names: Iterable[str]) -> None:

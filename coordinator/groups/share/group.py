@@ -7,12 +7,11 @@ offsets. The state of each partition is kept elsewhere; the group creates and de
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, Final
 
-from muster.coordinator.groups.common import kafka_order
+from muster.coordinator.groups.common.epoch_group import EpochGroup
 from muster.coordinator.groups.common.group import NEWEST_COMMIT, NOT_NOW, Partitions
-from muster.coordinator.groups.common.image import TopicImage
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.share.member import Assigned, Description, ShareMember
 from muster.coordinator.groups.share.records import record_keys
@@ -24,50 +23,32 @@ from muster.protocol.message import Message
 SHARE: Final = "share"
 EMPTY: Final = "Empty"
 STABLE: Final = "Stable"
-FIRST_EPOCH: Final = 1
-FIRST_TARGET: Final = 1
-"""The assignment epoch of a group that never had targets."""
-NEVER_HASHED: Final = -1
 NOT_QUIET: Final = -1
 
 
-class ShareGroup:
+class ShareGroup(EpochGroup[ShareMember, Assigned]):
     """One share group.
 
-    `epoch` grows when members, subscriptions, topics or assignable partitions change. `assignment_epoch` is the epoch
-    of `targets`. `metadata_hash`: the hash of the subscribed topics when `epoch` was reached. `names` counts the
-    members that subscribe to each topic. `states`: None if the group has no such record.
+    `epoch` also grows when more partitions are assignable. `names` counts the members that subscribe to each topic.
+    `states`: None if the group has no such record.
 
-    Not persisted: `hashed_version` and `hashed_topics`, the topics that the hash was compared with. `states_ms`: when
-    `states` was set or loaded (wall ms). `slots`: the size of the hash table in which Kafka has the members.
-    `quiet_version`: while topics are those of this image, heartbeats without news change nothing; or NOT_QUIET.
-    `settling`: the facts for the history until all members have their targets.
+    Not persisted: `states_ms`, when `states` was set or loaded (wall ms). `quiet_version`: while topics are those of
+    this image, heartbeats without news change nothing; or NOT_QUIET. `settling`: the facts for the history until all
+    members have their targets.
     """
 
-    __slots__ = (
-        "assignment_epoch", "assignment_ms", "epoch", "group_id", "hashed_topics", "hashed_version", "members",
-        "metadata_hash", "names", "quiet_version", "settling", "slots", "states", "states_ms", "targets",
-    )  # fmt: skip
+    __slots__ = ("names", "quiet_version", "settling", "states", "states_ms")
 
     kind = SHARE
     protocol_type = SHARE
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = FIRST_TARGET
-        self.assignment_ms = 0
-        self.members: dict[str, ShareMember] = {}
-        self.targets: dict[str, Assigned] = {}
+        super().__init__(group_id)
         self.names: Counter[str] = Counter()
         self.states: States | None = None
         self.states_ms = 0
-        self.hashed_version = NEVER_HASHED
-        self.hashed_topics: Mapping[str, TopicImage] | None = None
         self.quiet_version = NOT_QUIET
         self.settling: Any = None
-        self.slots = kafka_order.LEAST_SLOTS
 
     @property
     def state(self) -> str:
@@ -80,9 +61,9 @@ class ShareGroup:
         """The member with this id, which is added if it is new. Kafka puts a new member into its table, then each."""
         member = self.members.get(member_id)
         if member is None:
-            self.slots = kafka_order.slots_after(self.slots, len(self.members))
+            self.note_put()
             member = self.members[member_id] = ShareMember(self.group_id, member_id)
-        self.slots = kafka_order.slots_after(self.slots, len(self.members))
+        self.note_put()
         return member
 
     def describe_member(self, member: ShareMember, description: Description) -> None:
@@ -106,10 +87,6 @@ class ShareGroup:
                 del names[name]
 
     # ---- questions of other modules
-
-    def member_ids(self) -> list[str]:
-        """The ids of all members, in the order in which Kafka iterates over them."""
-        return kafka_order.timeline(self.members, self.slots)
 
     def record_keys(self) -> list[Message]:
         """See `Group`. The keys are in the order in which Kafka deletes them."""
@@ -148,10 +125,6 @@ class ShareGroup:
     def validate_offset_delete(self) -> int:
         """See `Group`. A share group has no committed offsets."""
         return ErrorCode.GROUP_ID_NOT_FOUND
-
-    def deletion_error(self) -> int:
-        """See `Group`. A group without members may be deleted."""
-        return ErrorCode.NON_EMPTY_GROUP if self.members else 0
 
     def is_unused(self) -> bool:
         """Return False: a share group without members stays until it is deleted."""

@@ -9,17 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from muster.assignors.sticky_tasks import Task
-from muster.coordinator.groups.common import kafka_order
-from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, SINCE_COMMIT, Partitions
-from muster.coordinator.groups.common.image import TopicImage
+from muster.coordinator.groups.common.epoch_group import CommittingGroup
+from muster.coordinator.groups.common.group import Partitions
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.streams.internal_topics import Configured
 from muster.coordinator.groups.streams.member import Description, Position, StreamsMember
 from muster.coordinator.groups.streams.records import record_keys
 from muster.coordinator.groups.streams.tasks import NO_EPOCHS, Held, Tasks
 from muster.coordinator.groups.streams.topology import NO_TOPOLOGY, Topology
-from muster.coordinator.state_machine.deadlines import Deadlines, Due
-from muster.protocol.errors import ErrorCode
+from muster.coordinator.state_machine.deadlines import Due
 from muster.protocol.message import Message
 
 STREAMS: Final = "streams"
@@ -31,10 +29,6 @@ ASSIGNING: Final = "Assigning"
 RECONCILING: Final = "Reconciling"
 """Members have not reached their targets."""
 STABLE: Final = "Stable"
-FIRST_EPOCH: Final = 1
-FIRST_TARGET: Final = 1
-"""The assignment epoch of a group that never had targets."""
-NEVER_HASHED: Final = -1
 MemberOffsets = tuple[Mapping[str, Mapping[int, int]], Mapping[str, Mapping[int, int]]]
 """The sums of changelog offsets of a member's tasks, and the sums of the ends of these changelogs."""
 NO_DESCRIPTION: Final = -1
@@ -87,52 +81,39 @@ def _tasks(tasks: Mapping[str, Iterable[int]]) -> Iterable[Task]:
     return [(name, number) for name, numbers in tasks.items() for number in numbers]
 
 
-class StreamsGroup:
+class StreamsGroup(CommittingGroup[StreamsMember, Tasks]):
     """One streams group.
 
-    `epoch` grows when members, topics or settings of the assignment change. `assignment_epoch` is the epoch of
-    `targets`. `metadata_hash`: the hash of the topology's topics when `epoch` was reached. `validated_epoch`: the
-    epoch of the topology whose topics are right. `last_configs`: the settings of the last assignment. `descriptions`
-    belong to a plugin of Kafka, and are only kept.
+    `epoch` also grows when settings of the assignment change. `validated_epoch`: the epoch of the topology whose topics
+    are right. `last_configs`: the settings of the last assignment. `descriptions` belong to a plugin of Kafka, and are
+    only kept.
 
-    Not persisted: `hashed_version` and `hashed_topics`, the topics that the hash was compared with. `configured`: the
-    topology with its partition counts. `offsets`: for each member, the sums of changelog offsets, and of their ends.
-    `shutdown_by`: the member that asked for the end of the application. `endpoint_epoch` grows when an endpoint or its
-    tasks change. `slots`: the size of the hash table in which Kafka has the members. `settling`: the facts for the
-    history. `delay`: the deadline of the first targets.
+    Not persisted: `configured`, the topology with its partition counts. `offsets`: for each member, the sums of
+    changelog offsets, and of their ends. `shutdown_by`: the member that asked for the end of the application.
+    `endpoint_epoch` grows when an endpoint or its tasks change. `settling`: the facts for the history. `delay`: the
+    deadline of the first targets.
     """
 
     __slots__ = (
-        "assignment_epoch", "assignment_ms", "configured", "delay", "descriptions", "endpoint_epoch", "epoch",
-        "group_id", "hashed_topics", "hashed_version", "last_configs", "members", "metadata_hash", "offsets", "owners",
-        "settling", "shutdown_by", "slots", "static_ids", "targets", "topology", "validated_epoch",
+        "configured", "delay", "descriptions", "endpoint_epoch", "last_configs", "offsets", "owners", "settling",
+        "shutdown_by", "topology", "validated_epoch",
     )  # fmt: skip
 
     kind = STREAMS
     protocol_type = STREAMS
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
+        super().__init__(group_id)
         self.validated_epoch = NO_TOPOLOGY
         self.last_configs: Mapping[str, str] = {}
         self.descriptions = NO_DESCRIPTION, NO_DESCRIPTION
-        self.assignment_epoch = FIRST_TARGET
-        self.assignment_ms = 0
         self.topology: Topology | None = None
-        self.members: dict[str, StreamsMember] = {}
-        self.static_ids: dict[str, str] = {}
-        self.targets: dict[str, Tasks] = {}
         self.owners = TaskOwners()
         self.configured: Configured | None = None
         self.offsets: dict[str, MemberOffsets] = {}
         self.shutdown_by: str | None = None
         self.endpoint_epoch = 0
-        self.hashed_version = NEVER_HASHED
-        self.hashed_topics: Mapping[str, TopicImage] | None = None
         self.settling: Any = None
-        self.slots = kafka_order.LEAST_SLOTS
         self.delay = InitialDelay(group_id)
 
     @property
@@ -153,9 +134,9 @@ class StreamsGroup:
         """The member with this id, which is added if it is new. Kafka puts a new member into its table, then each."""
         member = self.members.get(member_id)
         if member is None:
-            self.slots = kafka_order.slots_after(self.slots, len(self.members))
+            self.note_put()
             member = self.members[member_id] = StreamsMember(self.group_id, member_id)
-        self.slots = kafka_order.slots_after(self.slots, len(self.members))
+        self.note_put()
         return member
 
     def describe_member(self, member: StreamsMember, description: Description) -> None:
@@ -195,45 +176,14 @@ class StreamsGroup:
 
     # ---- questions of other modules
 
-    def static_member(self, instance_id: str) -> StreamsMember | None:
-        """The static member with this instance id."""
-        member_id = self.static_ids.get(instance_id)
-        return None if member_id is None else self.members[member_id]
-
-    def member_ids(self) -> list[str]:
-        """The ids of all members, in the order in which Kafka iterates over them."""
-        return kafka_order.timeline(self.members, self.slots)
-
     def record_keys(self) -> list[Message]:
         """See `Group`. The keys are in the order in which Kafka deletes them."""
         return record_keys(self.group_id, self.member_ids())
 
-    # ---- checks
-
-    def validate_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,  # noqa: ARG002  # Kafka does not look at it here
-        epoch: int,
-        version: int = NEWEST_COMMIT,
-        partitions: Partitions | None = None,
-    ) -> int:
-        """See `Group`. A member may also commit in an earlier epoch, if it had the tasks by then and kept them."""
-        if epoch < 0 and not self.members:
-            return 0
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if version < MEMBER_EPOCHS_SINCE:
-            return ErrorCode.UNSUPPORTED_VERSION
-        if epoch == member.position.epoch:
-            return 0
-        if epoch > member.position.epoch or partitions is None or self.topology is None:
-            return ErrorCode.STALE_MEMBER_EPOCH
-        return self._late_commit(member, epoch, partitions)
-
-    def _late_commit(self, member: StreamsMember, epoch: int, partitions: Partitions) -> int:
-        assert self.topology is not None
+    def has_since(self, member: StreamsMember, epoch: int, partitions: Partitions) -> bool:
+        """See `CommittingGroup`. The member has a partition by the task that reads it."""
+        if self.topology is None:
+            return False
         of_source, position = self.topology.of_source, member.position
         for topic, _, number in partitions():
             name = of_source.get(topic, "")
@@ -241,46 +191,8 @@ class StreamsGroup:
             if since is None:
                 since = position.revoking.active.get(name, NO_EPOCHS).get(number)
             if since is None or epoch < since:
-                return ErrorCode.STALE_MEMBER_EPOCH
-        return 0
-
-    def validate_transactional_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, partitions: Partitions
-    ) -> int:
-        """See `Group`. A commit without a member is allowed too."""
-        if epoch == -1 and not member_id and instance_id is None:
-            return 0
-        return self.validate_commit(member_id, instance_id, epoch, partitions=partitions)
-
-    def validate_fetch(self, member_id: str | None, epoch: int) -> int:
-        """See `Group`. OffsetFetch names a member and an epoch from version 9 on."""
-        if member_id is None and epoch < 0:
-            return 0
-        if member_id is None:
-            return ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka fails when it looks up the null id
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return 0 if epoch == member.position.epoch else ErrorCode.STALE_MEMBER_EPOCH
-
-    def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """Do nothing: in a streams group a commit does not renew the session."""
-
-    def validate_offset_delete(self) -> int:
-        """Return 0: offsets may always be deleted, except offsets of subscribed topics."""
-        return 0
-
-    def deletion_error(self) -> int:
-        """See `Group`. A group without members may be deleted."""
-        return ErrorCode.NON_EMPTY_GROUP if self.members else 0
-
-    def is_unused(self) -> bool:
-        """Whether the group has no members."""
-        return not self.members
-
-    def unused_since_ms(self) -> int:
-        """SINCE_COMMIT: in every state each offset counts as unused since its commit."""
-        return SINCE_COMMIT
+                return False
+        return True
 
     def subscribes_to(self, topic: str) -> bool:
         """Whether the application reads the topic, while it has members."""

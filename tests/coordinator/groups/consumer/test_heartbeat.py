@@ -17,6 +17,7 @@ from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.group_records.share_group_metadata import ShareGroupMetadataKey, ShareGroupMetadataValue
 from muster.protocol.messages.list_groups import ListGroupsRequest
 from tests.coordinator.groups.consumer.harness import NAMES, ConsumerGroupHarness, given, topics
+from tests.support.slots import slots_of
 
 ALL = "t0+1+2+3+4+5+6+7"
 
@@ -333,7 +334,7 @@ def test_a_replay_of_the_records_gives_the_same_group() -> None:
         "is_searching",
         "names_version",
     }
-    for name in set(ConsumerGroup.__slots__) - soft:
+    for name in set(slots_of(ConsumerGroup)) - soft:
         assert getattr(live, name) == getattr(other, name), name
     for member_id, member in live.members.items():
         assert (other.members[member_id].description, other.members[member_id].position) == (

@@ -47,6 +47,7 @@ from muster.protocol.messages.group_records.share_group_target_assignment_metada
 )
 from muster.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from tests.coordinator.groups.share.harness import IDS, START, ShareGroupHarness, given, topics
+from tests.support.slots import slots_of
 
 SOFT = {"hashed_topics", "hashed_version", "quiet_version", "settling", "states_ms", "members"}
 
@@ -56,7 +57,7 @@ def facts(core: GroupCore) -> dict[str, object]:
     found: dict[str, object] = {}
     for group_id, group in core.state.groups.items():
         assert isinstance(group, ShareGroup)
-        found[group_id] = {name: getattr(group, name) for name in group.__slots__ if name not in SOFT}
+        found[group_id] = {name: getattr(group, name) for name in slots_of(ShareGroup) if name not in SOFT}
         found[f"members of {group_id}"] = [
             (one.member_id, one.description, one.position) for one in group.members.values()
         ]
