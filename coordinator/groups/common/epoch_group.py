@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from sys import intern
 from typing import Final, Generic, Protocol, TypeVar
 
 from muster.coordinator.groups.common import kafka_order
@@ -14,9 +15,11 @@ from muster.coordinator.groups.common.group import (
     MEMBER_EPOCHS_SINCE,
     NEWEST_COMMIT,
     SINCE_COMMIT,
+    Group,
     Partitions,
 )
 from muster.coordinator.groups.common.image import TopicImage
+from muster.coordinator.groups.common.state import State
 from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.protocol.errors import ErrorCode
 
@@ -38,6 +41,15 @@ class _Member(Protocol):
 
 MemberT = TypeVar("MemberT", bound=_Member)
 TargetT = TypeVar("TargetT")
+
+
+class _Made(Group, Protocol):
+    """A group that its id makes."""
+
+    def __init__(self, group_id: str) -> None: ...
+
+
+GroupT = TypeVar("GroupT", bound=_Made)
 
 
 class EpochGroup(Generic[MemberT, TargetT]):
@@ -166,3 +178,13 @@ class CommittingGroup(EpochGroup[MemberT, TargetT]):
     def unused_since_ms(self) -> int:
         """SINCE_COMMIT: in every state each offset counts as unused since its commit."""
         return SINCE_COMMIT
+
+
+def present(state: State, kind: type[GroupT], name: str) -> GroupT:
+    """The group of this name and type. It replaces a group of another type, which may exist because of its offsets."""
+    group = state.groups.get(name)
+    if isinstance(group, kind):
+        return group
+    group_id = intern(name)
+    made = state.groups[group_id] = kind(group_id)
+    return made

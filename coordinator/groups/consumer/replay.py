@@ -7,6 +7,7 @@ from sys import intern
 from typing import Final
 
 from muster.coordinator.groups.common import kafka_order
+from muster.coordinator.groups.common.epoch_group import present
 from muster.coordinator.groups.common.kafka_order import Tables, TargetRows
 from muster.coordinator.groups.common.state import Replay, SharedValues, State, Step
 from muster.coordinator.groups.consumer import records
@@ -64,7 +65,7 @@ MAX_SHARED_NAMES: Final = 1_000
 
 def apply_member(state: State, group_id: str, member_id: str, description: Description) -> None:
     """Set the description of a member in the state."""
-    group = _present(state, group_id)
+    group = present(state, ConsumerGroup, group_id)
     if len(description.topics) > MAX_SHARED_NAMES:
         description = description._replace(topics=group.shared_topics(description.topics))
     else:
@@ -138,7 +139,7 @@ def _shared(text: str | None, shared: SharedValues) -> str | None:
 def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
     """Replay the new epoch of a group, or its deletion."""
     if value is not None:
-        group = _present(state, key.group_id)
+        group = present(state, ConsumerGroup, key.group_id)
         group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
         return
     found = consumer_group(state, key.group_id)
@@ -154,7 +155,7 @@ def replay_partition_metadata(
 ) -> None:
     """Note whether this record of older Kafkas exists. The record's tombstone follows with the group's hash."""
     if value is not None:
-        _present(state, key.group_id).has_partition_metadata = True
+        present(state, ConsumerGroup, key.group_id).has_partition_metadata = True
     elif (group := consumer_group(state, key.group_id)) is not None:
         group.has_partition_metadata = False
 
@@ -171,7 +172,7 @@ def replay_target(
         return
     of = state.shared.of
     member_target = target_assignment({of(row.topic_id): row.partitions for row in value.topic_partitions})
-    group = _present(state, key.group_id)
+    group = present(state, ConsumerGroup, key.group_id)
     member = group.members.get(key.member_id)
     # The id is interned, so that the member shares the string even if its record follows later in the log.
     member_id = intern(key.member_id) if member is None else member.member_id
@@ -195,7 +196,9 @@ def replay_target_epoch(
 ) -> None:
     """Replay the epoch of the targets, or its removal."""
     if value is not None:
-        _present(state, key.group_id).assignment_reached(value.assignment_epoch, value.assignment_timestamp)
+        present(state, ConsumerGroup, key.group_id).assignment_reached(
+            value.assignment_epoch, value.assignment_timestamp
+        )
     elif (group := consumer_group(state, key.group_id)) is not None:
         group.assignment_reached(-1, 0)
 
@@ -210,7 +213,7 @@ def replay_current(
         if group is not None and member is not None:
             group.update_position(member, Position(-1, -1, member.position.state, (), ()))
         return
-    group = _present(state, key.group_id)
+    group = present(state, ConsumerGroup, key.group_id)
     member = _member(group, key.member_id)
     assigned = _current(value.assigned_partitions, value.member_epoch, state.shared)
     assigned = with_shared_tuples(assigned, group.targets.get(key.member_id, NOTHING), state.shared.of)
@@ -242,17 +245,7 @@ def replay_pattern(
     if len(topics) <= MAX_SHARED_NAMES:
         topics = tuple([state.shared.of(name) for name in topics])
     resolved = Resolved(topics, value.version, value.timestamp)
-    _present(state, key.group_id).resolve(key.regular_expression, resolved)
-
-
-def _present(state: State, name: str) -> ConsumerGroup:
-    """The consumer group of this name, which replaces a group of another type that may exist because of its offsets."""
-    group = state.groups.get(name)
-    if isinstance(group, ConsumerGroup):
-        return group
-    group_id = intern(name)
-    made = state.groups[group_id] = ConsumerGroup(group_id)
-    return made
+    present(state, ConsumerGroup, key.group_id).resolve(key.regular_expression, resolved)
 
 
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from sys import intern
 from typing import Final
 
+from muster.coordinator.groups.common.epoch_group import present
 from muster.coordinator.groups.common.state import Replay, SharedValues, State
 from muster.coordinator.groups.share.group import NOT_QUIET, ShareGroup, share_group
 from muster.coordinator.groups.share.member import NOTHING, Assigned, Description, Position, assigned
@@ -48,7 +49,7 @@ def _member(state: State, key: ShareGroupMemberMetadataKey, value: ShareGroupMem
         if member is not None:
             state.deadlines.cancel(member)
         return
-    group, of = _present(state, key.group_id), state.shared.of
+    group, of = present(state, ShareGroup, key.group_id), state.shared.of
     topics = tuple(value.subscribed_topic_names)
     if len(topics) <= MAX_SHARED_NAMES:
         topics = of(tuple([of(name) for name in topics]))
@@ -60,7 +61,7 @@ def _member(state: State, key: ShareGroupMemberMetadataKey, value: ShareGroupMem
 def _epoch(state: State, key: ShareGroupMetadataKey, value: ShareGroupMetadataValue | None) -> None:
     """Replay the new epoch of a group, or its deletion."""
     if value is not None:
-        group = _present(state, key.group_id)
+        group = present(state, ShareGroup, key.group_id)
         group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
         return
     found = share_group(state, key.group_id)
@@ -76,7 +77,9 @@ def _target(
 ) -> None:
     """Replay the new target of a member, or its removal."""
     if value is not None:
-        _present(state, key.group_id).targets[intern(key.member_id)] = _rows(value.topic_partitions, state.shared)
+        present(state, ShareGroup, key.group_id).targets[intern(key.member_id)] = _rows(
+            value.topic_partitions, state.shared
+        )
     elif (group := share_group(state, key.group_id)) is not None:
         group.targets.pop(key.member_id, None)
 
@@ -86,10 +89,10 @@ def _target_epoch(
 ) -> None:
     """Replay the epoch of the targets, or its removal."""
     if value is not None:
-        group = _present(state, key.group_id)
-        group.assignment_epoch, group.assignment_ms = value.assignment_epoch, value.assignment_timestamp
+        group = present(state, ShareGroup, key.group_id)
+        group.assignment_reached(value.assignment_epoch, value.assignment_timestamp)
     elif (found := share_group(state, key.group_id)) is not None:
-        found.assignment_epoch, found.assignment_ms = -1, 0
+        found.assignment_reached(-1, 0)
 
 
 def _current(
@@ -97,7 +100,7 @@ def _current(
 ) -> None:
     """Replay the new position of a member. After a tombstone the member has no partitions, and will be removed."""
     if value is not None:
-        member = _present(state, key.group_id).put_member(intern(key.member_id))
+        member = present(state, ShareGroup, key.group_id).put_member(intern(key.member_id))
         rows = _rows(value.assigned_partitions, state.shared)
         member.position = Position(value.member_epoch, value.previous_member_epoch, value.state, rows)
         return
@@ -117,7 +120,7 @@ def _states(
 ) -> None:
     """Replay for which partitions the state is set up. The tombstone is written when the group is deleted."""
     if value is not None:
-        group = _present(state, key.group_id)
+        group = present(state, ShareGroup, key.group_id)
         group.quiet_version = NOT_QUIET
         group.states = States(
             _named(value.initializing_topics),
@@ -130,16 +133,6 @@ def _states(
 
 def _named(rows: Iterable[TopicPartitionsInfo]) -> Mapping[bytes, NamedPartitions]:
     return {row.topic_id: NamedPartitions(row.topic_name, tuple(sorted(row.partitions))) for row in rows}
-
-
-def _present(state: State, name: str) -> ShareGroup:
-    """The share group of this name, which replaces a group of another type that may exist because of its offsets."""
-    group = state.groups.get(name)
-    if isinstance(group, ShareGroup):
-        return group
-    group_id = intern(name)
-    made = state.groups[group_id] = ShareGroup(group_id)
-    return made
 
 
 RECORDS: Final[Mapping[type[Message], Replay]] = {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from sys import intern
 from typing import Final
 
+from muster.coordinator.groups.common.epoch_group import present
 from muster.coordinator.groups.common.state import Replay, State
 from muster.coordinator.groups.streams.group import StreamsGroup, streams_group
 from muster.coordinator.groups.streams.member import (
@@ -57,7 +58,7 @@ def _member(state: State, key: StreamsGroupMemberMetadataKey, value: StreamsGrou
             state.deadlines.cancel(member)
             state.deadlines.cancel(member.revocation)
         return
-    group, of, endpoint = _present(state, key.group_id), state.shared.of, value.user_endpoint
+    group, of, endpoint = present(state, StreamsGroup, key.group_id), state.shared.of, value.user_endpoint
     description = Description(
         value.instance_id,
         None if value.rack_id is None else of(value.rack_id),
@@ -75,7 +76,7 @@ def _member(state: State, key: StreamsGroupMemberMetadataKey, value: StreamsGrou
 def _topology(state: State, key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
     """Replay the new topology of a group, or its removal."""
     if value is not None:
-        _present(state, key.group_id).topology = Topology(value.epoch, value.subtopologies)
+        present(state, StreamsGroup, key.group_id).topology = Topology(value.epoch, value.subtopologies)
     elif (group := streams_group(state, key.group_id)) is not None:
         group.topology = None
 
@@ -83,7 +84,7 @@ def _topology(state: State, key: StreamsGroupTopologyKey, value: StreamsGroupTop
 def _epoch(state: State, key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue | None) -> None:
     """Replay the new epoch of a group, or its deletion."""
     if value is not None:
-        group = _present(state, key.group_id)
+        group = present(state, StreamsGroup, key.group_id)
         group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
         group.validated_epoch = value.validated_topology_epoch
         group.last_configs = {one.key: one.value for one in value.last_assignment_configs or ()}
@@ -105,7 +106,7 @@ def _target(
     """Replay the new target of a member, or its removal."""
     if value is not None:
         tasks = Tasks(sets_of(value.active_tasks), sets_of(value.standby_tasks), sets_of(value.warmup_tasks))
-        _present(state, key.group_id).targets[intern(key.member_id)] = tasks
+        present(state, StreamsGroup, key.group_id).targets[intern(key.member_id)] = tasks
     elif (group := streams_group(state, key.group_id)) is not None:
         group.targets.pop(key.member_id, None)
 
@@ -115,10 +116,10 @@ def _target_epoch(
 ) -> None:
     """Replay the epoch of the targets, or its removal."""
     if value is not None:
-        group = _present(state, key.group_id)
-        group.assignment_epoch, group.assignment_ms = value.assignment_epoch, value.assignment_timestamp
+        group = present(state, StreamsGroup, key.group_id)
+        group.assignment_reached(value.assignment_epoch, value.assignment_timestamp)
     elif (found := streams_group(state, key.group_id)) is not None:
-        found.assignment_epoch, found.assignment_ms = -1, 0
+        found.assignment_reached(-1, 0)
 
 
 def _current(
@@ -126,7 +127,7 @@ def _current(
 ) -> None:
     """Replay the new position of a member. After a tombstone the member has no tasks, and will be removed."""
     if value is not None:
-        group, epoch = _present(state, key.group_id), value.member_epoch
+        group, epoch = present(state, StreamsGroup, key.group_id), value.member_epoch
         position = Position(
             epoch,
             value.previous_member_epoch,
@@ -154,16 +155,6 @@ def _with_epochs(rows: Iterable[TaskIds], epoch: int) -> TaskEpochs:
         if epochs is None or len(epochs) != len(row.partitions):
             epochs = [epoch] * len(row.partitions)
         made[row.subtopology_id] = dict(zip(row.partitions, epochs, strict=True))
-    return made
-
-
-def _present(state: State, name: str) -> StreamsGroup:
-    """The streams group of this name, which replaces a group of another type that may exist because of its offsets."""
-    group = state.groups.get(name)
-    if isinstance(group, StreamsGroup):
-        return group
-    group_id = intern(name)
-    made = state.groups[group_id] = StreamsGroup(group_id)
     return made
 
 
