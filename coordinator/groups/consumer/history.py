@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common import epoch_history, events
+from muster.coordinator.groups.common.epoch_history import changed_topics
 from muster.coordinator.groups.common.events import MemberFacts, Trigger
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.state import Step
-from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.group import CONSUMER, ConsumerGroup
 from muster.coordinator.groups.consumer.member import (
     NOTHING,
     STABLE,
@@ -33,9 +34,9 @@ from muster.coordinator.groups.consumer.reconciliation_facts import (
 )
 
 MAX_MEMBER_EVENTS: Final = 20
-"""How many members of one reconciliation have their own event, and how many changed topics are reported."""
+"""How many members of one reconciliation have their own event."""
 MAX_PARTITIONS: Final = 100
-"""How many revoked partitions of a member are listed, and how many topics of a member's subscription."""
+"""How many revoked partitions of a member are listed."""
 
 Change = tuple[str, TargetAssignment, TargetAssignment]
 """A member with a new target: the member id, the previous target, the new target."""
@@ -58,16 +59,16 @@ def _facts(step: Step, member: ConsumerMember) -> MemberFacts:
 def joined(step: Step, group: ConsumerGroup, member: ConsumerMember, reason: str | None = None) -> None:
     """Report a new member."""
     description = member.description
-    step.event(
-        events.MEMBER_JOINED,
+    epoch_history.joined(
+        step,
         group.group_id,
-        member=_facts(step, member),
-        protocol_type=group.protocol_type,
-        reason=reason,
-        protocol="consumer" if description.classic is None else "classic",
-        subscribed=list(description.topics[:MAX_PARTITIONS]),
-        pattern=description.pattern or None,
-        assignor=description.assignor,
+        _facts(step, member),
+        CONSUMER,
+        description.topics,
+        None if description.classic is None else "classic",
+        reason,
+        description.pattern or None,
+        description.assignor,
     )
 
 
@@ -94,15 +95,9 @@ def members_removed(
     """Report that these members are about to be removed. `reasons`: the clients' reasons, by member id."""
     reconciliation = _reconciliation(step, group)
     for member in members:
-        facts = _facts(step, member)
         reconciliation.hand_over(member.position.assigned, NOTHING, step.now.mono_ms)
-        if cause == events.LEFT:
-            reason = None if reasons is None else reasons.get(member.member_id)
-            step.event(events.MEMBER_LEFT, group.group_id, member=facts, reason=reason)
-        elif cause == events.SESSION_EXPIRED:
-            step.event(events.MEMBER_EXPIRED, group.group_id, member=facts)
-        else:
-            step.event(events.MEMBER_REMOVED, group.group_id, member=facts, cause=cause)
+        reason = None if reasons is None else reasons.get(member.member_id)
+        epoch_history.removed(step, group.group_id, _facts(step, member), cause, reason)
         reconciliation.members.pop(member.member_id, None)
         reconciliation.released(member.member_id, step.now.mono_ms)
 
@@ -119,46 +114,16 @@ def epoch_bumped(
     state: str | None = None,
 ) -> None:
     """Report a new epoch. `before`: if changed topics are the cause, all topics before the change, if known."""
-    now_ms = step.now.mono_ms
     reconciliation = group.reconciliation
     if not group.members:
         reconciliation = group.reconciliation = None
     elif reconciliation is None:
-        reconciliation = group.reconciliation = ReconciliationFacts(group.epoch, now_ms, cause, by)
-    if reconciliation is not None:
-        if not reconciliation.epochs:  # `members_removed` may have made the facts before the first new epoch
-            reconciliation.first_epoch, reconciliation.cause, reconciliation.trigger = group.epoch, cause, by
-        reconciliation.bumped_ms = now_ms
-        reconciliation.epochs += 1
-        reconciliation.causes[cause] = reconciliation.causes.get(cause, 0) + 1
-    image = step.state.image
-    topics = [] if before is None or before is image.by_name else _changed_topics(group, before, image)
-    step.event(
-        events.EPOCH_BUMPED,
-        group.group_id,
-        epoch=group.epoch,
-        cause=cause,
-        trigger=by,
-        members=len(group.members),
-        topics=topics,
-        state=state or group.state,
-    )
-
-
-def _changed_topics(
-    group: ConsumerGroup, before: Mapping[str, TopicImage], image: TopicsImage
-) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for name in group.names:
-        if len(rows) == MAX_MEMBER_EVENTS:
-            break
-        then, now = before.get(name), image.by_name.get(name)
-        if then is not now:
-            had, has = (0 if one is None else one.partitions for one in (then, now))
-            again = then is not None and now is not None and then.topic_id != now.topic_id
-            if had != has or again:
-                rows.append({"topic": name, "before": had, "now": has, "made_again": again})
-    return rows
+        reconciliation = group.reconciliation = ReconciliationFacts(group.epoch, step.now.mono_ms, cause, by)
+    if reconciliation is not None and not reconciliation.epochs:
+        # `members_removed` may have made the facts before the first new epoch.
+        reconciliation.first_epoch, reconciliation.cause, reconciliation.trigger = group.epoch, cause, by
+    topics = changed_topics(group.names, before, step.state.image)
+    epoch_history.epoch_bumped(step, group, reconciliation, cause, by, topics, state or group.state)
 
 
 def target_requested(step: Step, group: ConsumerGroup) -> None:
@@ -171,17 +136,8 @@ def target_assigned(step: Step, group: ConsumerGroup, assignor: str, changes: Se
     reconciliation, now_ms = _reconciliation(step, group), step.now.mono_ms
     took_ms = 0 if reconciliation.wanted_ms is None else now_ms - reconciliation.wanted_ms
     reconciliation.wanted_ms, reconciliation.target_ms, reconciliation.assignor = None, now_ms, assignor
-    step.event(
-        events.TARGET_ASSIGNED,
-        group.group_id,
-        epoch=group.assignment_epoch,
-        assignor=assignor,
-        took_ms=took_ms,
-        since_epoch_ms=now_ms - reconciliation.bumped_ms,
-        members=len(group.members),
-        topics=len(group.names),
-        changes=tuple(changes),
-        names=step.state.image,
+    epoch_history.target_assigned(
+        step, group, reconciliation, assignor, len(group.names), changes, step.state.image, took_ms
     )
 
 
@@ -274,32 +230,13 @@ def _finished(step: Step, group: ConsumerGroup, reconciliation: ReconciliationFa
         return  # only a static member has returned, with its old partitions
     now_ms = step.now.mono_ms
     slow = sorted(reconciliation.owners.values(), key=lambda one: (one.until_ms or now_ms) - one.since_ms, reverse=True)
-    step.event(
-        events.EPOCH_RECONCILED,
-        group.group_id,
-        epoch=group.assignment_epoch,
-        first_epoch=reconciliation.first_epoch,
-        epochs=reconciliation.epochs,
-        cause=reconciliation.cause,
-        trigger=reconciliation.trigger,
-        causes=reconciliation.causes,
-        assignor=reconciliation.assignor,
-        took_ms=None if reconciliation.cause is None else now_ms - reconciliation.began_ms,
-        members=len(group.members),
-        changed=reconciliation.changed,
-        revoked=reconciliation.revoked,
-        assigned=reconciliation.assigned,
-        partitions=sum([len(of_topic) for of_topic in group.owners.values()]),
-        paused_partition_ms=reconciliation.paused_ms,
-        slowest=reconciliation.slowest,
-        waited_for=[
-            {
-                "member": _named(one.who),
-                "partitions": one.partitions,
-                "took_ms": (one.until_ms or now_ms) - one.since_ms,
-            }
-            for one in slow[:MAX_SLOWEST]
-        ],
+    waited_for = [
+        {"member": _named(one.who), "partitions": one.partitions, "took_ms": (one.until_ms or now_ms) - one.since_ms}
+        for one in slow[:MAX_SLOWEST]
+    ]
+    partitions = sum([len(of_topic) for of_topic in group.owners.values()])
+    epoch_history.reconciled(
+        step, group, reconciliation, reconciliation.assignor, partitions, reconciliation.slowest, waited_for
     )
 
 

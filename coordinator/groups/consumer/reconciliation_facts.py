@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from muster.coordinator.groups.common.epoch_history import Settling
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import (
@@ -56,31 +57,24 @@ class AwaitedOwner:
     partitions: int = 0
 
 
-class ReconciliationFacts:
-    """The facts of one reconciliation. Times are monotonic ms.
+class ReconciliationFacts(Settling):
+    """The facts of one reconciliation.
 
-    `cause` and `trigger`: of the first epoch; None if this core did not see it. `causes`: number of epochs by cause.
     `wanted_ms`: when a computation of targets began. `target_ms`: when the last targets came into force. `freed`: when
-    partitions lost their owner. `paused_ms`: the sum of times without an owner, over partitions with a new owner.
+    partitions lost their owner, while they have none.
     """
 
-    __slots__ = (
-        "assigned", "assignor", "began_ms", "bumped_ms", "cause", "causes", "changed", "epochs", "first_epoch", "freed",
-        "members", "owners", "paused_ms", "reported", "revoked", "slowest", "target_ms", "trigger", "wanted_ms",
-    )  # fmt: skip
+    __slots__ = ("assignor", "freed", "members", "owners", "reported", "slowest", "target_ms", "wanted_ms")
 
     def __init__(self, first_epoch: int, mono_ms: int, cause: str | None, trigger: Trigger | None) -> None:
-        self.first_epoch = first_epoch
-        self.began_ms = self.bumped_ms = self.target_ms = mono_ms
-        self.cause, self.trigger = cause, trigger
-        self.causes: dict[str, int] = {}
-        self.epochs = 0
+        super().__init__(first_epoch, mono_ms, cause, trigger)
+        self.target_ms = mono_ms
         self.wanted_ms: int | None = None
         self.assignor: str | None = None
         self.members: dict[str, MemberProgress] = {}
         self.owners: dict[str, AwaitedOwner] = {}
         self.slowest: list[dict[str, Any]] = []
-        self.reported = self.changed = self.revoked = self.assigned = self.paused_ms = 0
+        self.reported = 0
         self.freed: dict[tuple[bytes, int], int] = {}
 
     def hand_over(self, before: CurrentAssignment, after: CurrentAssignment, now_ms: int) -> None:

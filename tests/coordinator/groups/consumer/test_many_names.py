@@ -11,9 +11,10 @@ import pytest
 
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.epoch_history import MAX_TOPICS
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.state import Step
-from muster.coordinator.groups.consumer import computed_targets, describe, history, target
+from muster.coordinator.groups.consumer import computed_targets, describe, target
 from muster.coordinator.groups.consumer import topics as topics_module
 from muster.coordinator.groups.consumer.checks import MAX_NAMES, ascending_names
 from muster.coordinator.groups.consumer.commands import AssignmentWanted, TopicsFound, TopicsWanted
@@ -232,7 +233,7 @@ def test_events_list_changed_topics_up_to_a_limit() -> None:
     harness.heartbeat("A", owned={})
     (changed_topics,) = [one.facts["topics"] for one in harness.events if one.kind == events.EPOCH_BUMPED]
     assert isinstance(changed_topics, list)
-    assert len(changed_topics) == history.MAX_MEMBER_EVENTS
+    assert len(changed_topics) == MAX_TOPICS
 
 
 def test_a_pattern_that_resolves_to_many_topics_touches_each_a_few_times() -> None:

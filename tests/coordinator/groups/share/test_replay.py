@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.groups.common.epoch_history import MAX_TOPICS
 from muster.coordinator.groups.common.group import NOT_NOW
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.core import GroupCore
@@ -14,7 +15,6 @@ from muster.coordinator.groups.share import target
 from muster.coordinator.groups.share.commands import StatesCreated, StatesDeleted, StatesUnwanted, StatesWanted
 from muster.coordinator.groups.share.describe import A_MEMBER, A_TOPIC, DescribeCommand, Snapshot, member_row
 from muster.coordinator.groups.share.group import ShareGroup
-from muster.coordinator.groups.share.history import MAX_TOPICS
 from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.coordinator.state_machine.interface import Client, Command
 from muster.protocol.errors import ErrorCode

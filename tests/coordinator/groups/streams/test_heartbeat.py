@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -453,7 +454,7 @@ def test_commits_in_earlier_epochs_need_the_task(harness: StreamsGroupHarness) -
         ("t0", 3, 0), ("t0", 2, 0), ("t2", 2, 0), ("t0", 1, ErrorCode.STALE_MEMBER_EPOCH),
         ("u0", 2, ErrorCode.STALE_MEMBER_EPOCH), ("t0", 4, ErrorCode.STALE_MEMBER_EPOCH),
     ):  # fmt: skip
-        assert group.validate_commit("a", None, epoch, partitions=lambda name=name: parts[name]) == error  # type: ignore[misc]  # a default binds the name
+        assert group.validate_commit("a", None, epoch, partitions=partial(parts.__getitem__, name)) == error
     assert group.validate_commit("a", None, 3, 8) == ErrorCode.UNSUPPORTED_VERSION
     assert group.validate_commit("a", None, 2) == ErrorCode.STALE_MEMBER_EPOCH
     assert group.validate_commit("x", None, 2) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -466,6 +467,8 @@ def test_commits_in_earlier_epochs_need_the_task(harness: StreamsGroupHarness) -
         assert group.validate_fetch(member, epoch) == error
     assert (group.validate_offset_delete(), group.is_unused(), group.subscribes_to("t")) == (0, False, True)
     group.has_committed("a", harness.core.state.deadlines, 0)
+    group.topology = None
+    assert group.validate_commit("a", None, 2, partitions=list) == ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_resigning_answers_nothing(harness: StreamsGroupHarness) -> None:
