@@ -24,7 +24,7 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.list_groups import ListGroupsRequest
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.budget.scenes import PLAIN, TOPIC, Scene, beat, commit, fetching, join, producing, undisturbed
+from tests.budget.scenes import ASSIGNMENT, PLAIN, TOPIC, Scene, beat, commit, fetching, join, producing, undisturbed
 from tests.coordinator.topics.support import batch
 from tests.support.virtual_node import Link
 
@@ -178,7 +178,7 @@ def classic_members(node: Growing, sizes: Sequence[int]) -> None:
 
 
 def _synced(joined: Any) -> SyncGroupRequest:
-    given = [SyncGroupRequestAssignment(one.member_id, b"assignment") for one in joined.members]
+    given = [SyncGroupRequestAssignment(one.member_id, ASSIGNMENT) for one in joined.members]
     return SyncGroupRequest("g", joined.generation_id, joined.member_id, None, "consumer", "range", given)
 
 

@@ -59,6 +59,8 @@ REST_MS: Final = 50
 LATER_MS: Final = 3_000
 """The time before the next requests: a node does some work, such as writing events, a second later."""
 SESSION_MS: Final = 1_800_000
+ASSIGNMENT: Final = b"\0\0\0\0\0\1\0\6orders\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
+"""A ConsumerProtocolAssignment of version 0: partition 0 of `orders`, no user data."""
 PLAIN: Final = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
@@ -204,7 +206,7 @@ def join(group: str, member: str = "") -> JoinGroupRequest:
 
 def sync(group: str, member: str, generation: int) -> SyncGroupRequest:
     """Return a leader's request to share out the partitions."""
-    given = [SyncGroupRequestAssignment(member, b"assignment")]
+    given = [SyncGroupRequestAssignment(member, ASSIGNMENT)]
     return SyncGroupRequest(group, generation, member, None, "consumer", "range", given)
 
 

@@ -9,9 +9,12 @@ from tests.budget.scenes import quiet
 
 SIZES = (250, 500)
 """Small sizes, for a few seconds; `python -m bench.growth` goes to 100,000."""
-SIZES_OF = {"members of a consumer group": (200, 400), "topics": (500, 1_000)}
-"""Above some number of topics (between 250 and 500) the answer about all of them is encoded in the thread, in pieces.
-"""
+SIZES_OF = {
+    "members of a consumer group": (200, 400),
+    "members of a classic group": (150, 300),
+    "topics": (500, 1_000),
+}
+"""Above some number of members or topics (between 250 and 500) their answer is encoded in the thread, in pieces."""
 
 
 @pytest.mark.parametrize("scene", growth.SCENES)
