@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from muster.client.connection import RequestFailed, sentence
@@ -119,4 +119,4 @@ def event_of(record: LogRecord, of: History = OF_GROUPS) -> Value | None:
         value = json.loads(record.value or b"")
     except ValueError:
         return None
-    return value if isinstance(value, Mapping) and {"kind", of.name, "time"} <= value.keys() else None  # type: ignore[return-value]  # JSON objects are dicts
+    return value if isinstance(value, dict) and {"kind", of.name, "time"} <= value.keys() else None

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from muster.coordinator.runtime.share_partitions.endings import DEAD_LETTER, NEVER_GONE, REJECTED, Ending
 from muster.coordinator.runtime.share_partitions.led_partition import LedSharePartition
 from muster.coordinator.server import Server, share_snapshots
-from muster.coordinator.server.group_views import GroupView, Records
+from muster.coordinator.server.group_views import GroupView, RecordsView
 from muster.coordinator.share.in_flight import ACKNOWLEDGED, ACQUIRED, AVAILABLE, TERMINAL, Run
 from muster.coordinator.share.partition import Change
 from muster.coordinator.share_state.persister import StateKey
@@ -93,7 +93,7 @@ class Shares:
         """The group, with the counts of ended deliveries in its records."""
         if not group.records:
             return group
-        found: dict[str, dict[int, object]] = {}
+        found: dict[str, dict[int, RecordsView]] = {}
         for name, rows in group.records.items():
             topic = self._server.topics.by_name.get(name)
             for index, view in rows.items():
@@ -102,8 +102,7 @@ class Shares:
                 its = its or Outcomes()
                 counts = {count: getattr(its, count) for count in Outcomes.__slots__}
                 found.setdefault(name, {})[index] = replace(view, **counts)
-        records: Records = found  # type: ignore[assignment]  # the values are made by `replace`
-        return replace(group, records=records)
+        return replace(group, records=found)
 
     # ---- acting
 

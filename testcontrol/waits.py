@@ -89,7 +89,7 @@ def consumed(
         # the group owned nothing when the wait began: what it is about to own counts
         return bool(group.end_offsets) and bool(group.offsets) and not group.total_lag
 
-    what = f"has committed {listed or 'all that is there'}" if wanted else nothing
+    what = f"has committed {listed or 'all records'}" if wanted else nothing
     return Condition(what + _not_there(missing), holds, topics)
 
 
@@ -124,7 +124,7 @@ def acknowledged(
 def done_words(wanted: Mapping[tuple[str, int], int]) -> str:
     """The condition of `acknowledged`, in words."""
     listed = ", ".join(f"{topic}-{partition} up to {end}" for (topic, partition), end in sorted(wanted.items()) if end)
-    return f"has accepted or archived {listed or 'all that is there'}"
+    return f"has accepted or archived {listed or 'all records'}"
 
 
 def is_done(group: GroupView, wanted: Mapping[tuple[str, int], int]) -> bool:

@@ -208,7 +208,7 @@ class AdminGroups:
         def holds(group: GroupView) -> bool:
             return has_consumed(group, wanted) if wanted else bool(group.offsets) and not group.total_lag
 
-        return await self._wait(group_id, holds, f"has committed {wanted or 'all that is there'}", timeout_s)
+        return await self._wait(group_id, holds, f"has committed {wanted or 'all records'}", timeout_s)
 
     async def wait_acknowledged(
         self, group_id: str, topics: Topics = None, *, up_to: Mapping[tuple[str, int], int] | None, timeout_s: float

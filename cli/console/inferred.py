@@ -163,11 +163,9 @@ class InferredEvents:
         if is_again:
             return
         group.commits = {}
-        last = None
-        for last in history.rebalances(group.states):  # noqa: B007 - the last one is meant
-            pass
-        if last is not None and last.after.generation == state.generation and last.after.at_ms == state.at_ms:
-            yield from self._rebalance(name, group, record, last)
+        newest = deque(history.rebalances(group.states), maxlen=1)
+        if newest and newest[0].after.generation == state.generation and newest[0].after.at_ms == state.at_ms:
+            yield from self._rebalance(name, group, record, newest[0])
 
     def _rebalance(
         self, name: str, group: _Group, record: OffsetsRecord, one: history.Rebalance

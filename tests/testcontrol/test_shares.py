@@ -21,7 +21,7 @@ INVALID_RECORD_STATE = 121
 
 @asynccontextmanager
 async def holding(records: int = 5, **properties: str) -> AsyncIterator[tuple[ServerControl, ShareMember]]:
-    """A server with a topic of some records, all of which the member `w` of the share group `g` holds."""
+    """A server, and a member `w` of the share group `g`. The member holds all records of the topic `t`."""
     async with controlled(topics=["t:1"], **properties) as control:
         await control.topics.produce("t", [NewRecord(b"%d" % number) for number in range(records)])
         async with share_member(control.server, "g", "w", "t") as member:

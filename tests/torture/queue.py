@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from muster.protocol.messages import share_acknowledge, share_fetch
@@ -61,6 +62,10 @@ class QueueLedger:
         self.faults: list[str] = []
         """The violations, as sentences."""
 
+    def has_accepted(self, count: int) -> bool:
+        """Whether workers have accepted at least so many records."""
+        return len(self.accepted) >= count
+
     def delivered(self, record: Record) -> None:
         """A worker got a record."""
         if record in self.accepted:
@@ -74,7 +79,7 @@ class QueueLedger:
 
 
 class Producer(Actor):
-    """Produces small batches to any partition, until it is told to stop."""
+    """Produces small batches to any partition until `is_done` is set."""
 
     def __init__(self, world: Any, queue: Queue) -> None:
         super().__init__(world, "producer")
@@ -191,7 +196,7 @@ class Queue:
         try:
             for number in range(kills):
                 wanted = len(self.ledger.accepted) + self.random.randrange(1, MAX_ACKS)
-                await world.until(lambda least=wanted: len(self.ledger.accepted) >= least)  # type: ignore[misc]
+                await world.until(partial(self.ledger.has_accepted, wanted))
                 self._up.clear()
                 await asyncio.to_thread(self.server.kill)
                 await asyncio.to_thread(self.server.start)

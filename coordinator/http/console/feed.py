@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final
 
 import structlog
@@ -189,7 +189,7 @@ class Feed:
                 silent_ms = 0
             elif silent_ms >= KEEP_ALIVE_MS:
                 silent_ms = 0
-                self._send(b": \n\n", lambda _: True)
+                self._send(b": \n\n", self._streams)
 
     async def _guarded(self, do: Callable[[], Any]) -> Any:
         try:
@@ -205,20 +205,22 @@ class Feed:
         found = await self._source.run(self._take(await self._source.news()))
         for start in range(0, len(found), EVENTS_AT_ONCE):
             some = found[start : start + EVENTS_AT_ONCE]
-            self._tell(some)
+            self._publish(some)
         return bool(found)
 
-    def _tell(self, events: list[dict[str, Any]]) -> None:
-        self._send(_message(events), lambda stream: stream.group is None)
-        for group in {one.group for one in self._streams if one.group is not None}:
-            own = [one for one in events if one["group"] == group]
+    def _publish(self, events: list[dict[str, Any]]) -> None:
+        """Send the events to the streams of all groups, and to those of the events' groups."""
+        of_group: dict[str | None, list[Stream]] = {}
+        for stream in self._streams:
+            of_group.setdefault(stream.group, []).append(stream)
+        for group, streams in of_group.items():
+            own = events if group is None else [one for one in events if one["group"] == group]
             if own:
-                self._send(_message(own), lambda stream, group=group: stream.group == group)  # type: ignore[misc]  # bound now
+                self._send(_message(own), streams)
 
-    def _send(self, message: bytes, wanted: Callable[[Stream], bool]) -> None:
-        for stream in [*self._streams]:
-            if wanted(stream):
-                stream.put(message)
+    def _send(self, message: bytes, streams: Iterable[Stream]) -> None:
+        for stream in [*streams]:
+            stream.put(message)
 
     def _take(self, events: list[StoredEvent]) -> Job[list[dict[str, Any]]]:
         found = []

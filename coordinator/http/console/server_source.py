@@ -247,10 +247,10 @@ def _events(partition: Partition, index: int, begin: int, end: int) -> Job[list[
 
 def _value(data: bytes) -> Job[dict[str, Any]]:
     """The JSON of an event. That of a large group is decoded in the thread."""
-    if len(data) > LARGE_BYTES:
-        found: dict[str, Any] = yield OffloadedWork(partial(json.loads, data))
-        return found
-    return json.loads(data)  # type: ignore[no-any-return]  # an event is an object
+    found: dict[str, Any] = (
+        (yield OffloadedWork(partial(json.loads, data))) if len(data) > LARGE_BYTES else json.loads(data)
+    )
+    return found
 
 
 def _walk(partition: Partition, begin: int, end: int, take: Callable[[Any], Job[bool]]) -> Job[None]:

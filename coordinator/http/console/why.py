@@ -1,4 +1,4 @@
-"""Why a group rebalanced at a time: the rebalance that is meant, its cause and its course in sentences. Pure."""
+"""Why a group rebalanced at a time: the rebalance that is meant, its cause and its phases in sentences. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def why(events: Sequence[StoredEvent], at_ms: int) -> dict[str, Any]:
     began_ms = value["time"] - _took(value)
     during = [one.value for one in events[: meant + 1] if began_ms - LONG_MS <= one.value["time"]]
     first = rows[meant]["text"]
-    sentences = [f"{first[0].upper()}{first[1:]}.", *_course(value), *_before(during)]
+    sentences = [f"{first[0].upper()}{first[1:]}.", *_phases(value), *_before(during)]
     return {"id": events[meant].id, "from": began_ms, "until": value["time"], "sentences": sentences}
 
 
@@ -48,7 +48,7 @@ def _distance(value: dict[str, Any], at_ms: int) -> int:
     return max(began_ms - (at_ms + MINUTE_MS), at_ms - ended_ms, 0)
 
 
-def _course(value: dict[str, Any]) -> list[str]:
+def _phases(value: dict[str, Any]) -> list[str]:
     lines = []
     join_ms, sync_ms = value.get("join_phase_ms") or 0, value.get("sync_phase_ms") or 0
     if join_ms >= LONG_MS:
@@ -59,9 +59,10 @@ def _course(value: dict[str, Any]) -> list[str]:
         lines.append(f"The leader needed {seconds(sync_ms)} for the assignment.")
     slowest = [one for one in value.get("slowest") or [] if (one.get("took_ms") or 0) >= LONG_MS][:MAX_NAMED]
     for one in slowest:
-        waited = ", ".join(map(short, one["waited_for"]))
-        after = f", of which it waited {seconds(one['waited_ms'])} for {waited or 'others'}" if one["waited_ms"] else ""
-        lines.append(f"{who(one)} needed {seconds(one['took_ms'])} to reach its target{after}.")
+        needed = f"{who(one)} needed {seconds(one['took_ms'])} to reach its target"
+        owners = ", ".join(map(short, one["waited_for"])) or "others"
+        waited = f", and waited {seconds(one['waited_ms'])} of this time for {owners}" if one["waited_ms"] else ""
+        lines.append(f"{needed}{waited}.")
     paused_ms = value.get("paused_partition_ms") or 0
     if paused_ms >= LONG_MS:
         lines.append(f"Moved partitions had no owner for {seconds(paused_ms)}, added up.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
@@ -128,12 +129,11 @@ def test_fetches_and_transactional_commits_check_member_and_epoch() -> None:
     assert group.validate_fetch(None, 2) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert group.validate_fetch("", -1) == group.validate_fetch("B", 2) == ErrorCode.UNKNOWN_MEMBER_ID
     assert group.validate_fetch("A", 1) == ErrorCode.STALE_MEMBER_EPOCH
-    nothing: Any = tuple
-    assert group.validate_transactional_commit("", None, -1, nothing) == 0
-    assert group.validate_transactional_commit("A", None, 2, nothing) == 0
-    late: Any = lambda: [("t", T, 0)]  # noqa: E731
+    assert group.validate_transactional_commit("", None, -1, list) == 0
+    assert group.validate_transactional_commit("A", None, 2, list) == 0
+    late = partial(list, [("t", T, 0)])
     assert group.validate_transactional_commit("A", None, 1, late) == ErrorCode.STALE_MEMBER_EPOCH
-    assert group.validate_commit("A", None, 2, 8, nothing) == ErrorCode.UNSUPPORTED_VERSION
+    assert group.validate_commit("A", None, 2, 8, list) == ErrorCode.UNSUPPORTED_VERSION
     assert group.unused_since_ms() == -1
     assert isinstance(group, ConsumerGroup)
 

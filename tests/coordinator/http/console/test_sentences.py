@@ -97,9 +97,9 @@ def test_pages_get_no_bytes_of_clients() -> None:
 
 
 def test_an_unknown_event_has_its_kind_as_a_sentence_and_few_groups_are_remembered() -> None:
-    told = Sentences()
+    kept = Sentences()
     for number in range(KEPT_TIMELINES + 5):
         value = {"v": 2, "kind": "of_tomorrow", "group": f"g{number}", "time": 1}
-        assert told.of(StoredEvent("1:1", value))["text"] == "of tomorrow"
+        assert kept.of(StoredEvent("1:1", value))["text"] == "of tomorrow"
     broken = {"v": 2, "kind": "rebalance_completed", "group": "g", "time": 1, "members": None}
-    assert told.of(StoredEvent("1:1", broken))["text"] == "rebalance completed"
+    assert kept.of(StoredEvent("1:1", broken))["text"] == "rebalance completed"
