@@ -13,8 +13,8 @@ from muster.coordinator.alerts.quiet_times import is_quiet, quiet_time
 from muster.coordinator.alerts.settings import AlertSettings
 from muster.coordinator.alerts.webhooks import CONTENT_TYPE, Webhooks, urls_of
 from muster.coordinator.config import Config, ConfigError
+from muster.coordinator.net.fetch_thread import FetchThread
 from muster.coordinator.net.http_get import http_send
-from muster.coordinator.net.jwks_source import FetchThread
 from muster.coordinator.server.exposition import COUNTER, GAUGE, Metric
 from muster.coordinator.system.clock import Clock
 

@@ -15,8 +15,9 @@ import structlog
 
 from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.config.listeners import Listener
+from muster.coordinator.net.fetch_thread import FetchThread
 from muster.coordinator.net.http_get import http_get
-from muster.coordinator.net.jwks_source import MAX_BYTES, FetchThread, JwksFile, JwksUrl, RefreshIntervals, read_file
+from muster.coordinator.net.jwks_source import MAX_BYTES, JwksFile, JwksUrl, RefreshIntervals, read_file
 from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsError, TlsSettings
 from muster.coordinator.properties.definition import Value

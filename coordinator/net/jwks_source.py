@@ -7,18 +7,17 @@ key. If a fetch fails, the previous keys remain.
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
 from muster.coordinator.security.sasl.jwt import BadKeys, JwkSet
 from muster.coordinator.security.sasl.oauthbearer import InvalidToken
 from muster.coordinator.system.clock import Clock, Timer
-from muster.coordinator.system.jobs import Worker, outcome
+from muster.coordinator.system.jobs import Worker
 
 log = structlog.get_logger("muster.net")
 
@@ -83,25 +82,6 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 def _why(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-
-
-class FetchThread:
-    """A `Worker` whose work may never end: the process ends without it."""
-
-    def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
-        self._post = post
-        self._closed = False
-
-    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        threading.Thread(target=self._run, args=(work, done), name="muster-keys", daemon=True).start()
-
-    def _run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        result, error = outcome(work)
-        if not self._closed:
-            self._post(lambda: done(result, error))
-
-    def close(self) -> None:
-        self._closed = True
 
 
 class RefreshIntervals(NamedTuple):

@@ -18,8 +18,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.net import http_get as http_get_module
+from muster.coordinator.net.fetch_thread import FetchThread
 from muster.coordinator.net.http_get import http_get
-from muster.coordinator.net.jwks_source import MAX_BYTES, FetchThread, JwksFile, JwksUrl, RefreshIntervals
+from muster.coordinator.net.jwks_source import MAX_BYTES, JwksFile, JwksUrl, RefreshIntervals
 from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsSettings
 from muster.coordinator.security.sasl.jwt import BadKeys
