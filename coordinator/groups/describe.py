@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from muster.coordinator.groups.classic.group import DEAD, STABLE, classic_group
 from muster.coordinator.groups.common.state import State, Step
+from muster.coordinator.groups.streams.group import NOT_READY
 from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_groups import (
@@ -13,6 +17,9 @@ from muster.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+_IN_FILTERS: Final[Mapping[str, str]] = {NOT_READY: "not_ready"}
+"""States that have another name in a filter than in the answer, as on Kafka 4.4. Other names differ only by case."""
 
 
 def describe_groups(step: Step, command: Command, request: DescribeGroupsRequest) -> None:
@@ -50,6 +57,7 @@ def list_groups(step: Step, command: Command, request: ListGroupsRequest) -> Non
     rows = [
         ListedGroup(group.group_id, group.protocol_type or "", group.state, group.kind)
         for group in step.state.groups.values()
-        if (not states or group.state.lower() in states) and (not kinds or group.kind in kinds)
+        if (not kinds or group.kind in kinds)
+        and (not states or _IN_FILTERS.get(group.state, group.state.lower()) in states)
     ]
     step.reply(command.respond, ListGroupsResponse(0, 0, rows))

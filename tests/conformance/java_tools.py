@@ -11,11 +11,8 @@ import pytest
 from tests.support.servers import KAFKA_SCRIPTS, kafka_jars
 
 HERE = Path(__file__).parent
-NOT_COMPARED = {
-    "GetTelemetrySubscriptions", "PushTelemetry", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
-    "StreamsGroupTopologyDescriptionUpdate",
-}  # fmt: skip
-"""APIs that only one of both serves: a Kafka without a receiver has no telemetry, and Muster no Streams groups."""
+NOT_COMPARED = {"GetTelemetrySubscriptions", "PushTelemetry"}
+"""APIs that only one of both serves: a Kafka without a receiver has no telemetry."""
 NOISE = ("\tat ", "Tools$Ended")
 """How a line begins that says where in the tool an error was, or how the tool ended."""
 

@@ -17,7 +17,7 @@ PARTS = {
     "pipeline": "the pipeline on a real Kafka, through Spark's own connector, and on a Spark cluster of its own",
     "sarama": "sarama with each way to authenticate, and its admin client on ACLs and users",
     "shares": "share groups: random histories, Java's and librdkafka's clients, Kafka's tools",
-    "streams": "Kafka Streams with Muster as its only cluster; an instance is killed",
+    "streams": "Kafka Streams with Muster as its only cluster; an instance is killed; Kafka's tools",
     "suites": "the own tests of franz-go, kafka-go, sarama, rust-rdkafka and node-rdkafka, from their registries",
     "transactions": "Kafka's own client, of now and of 3.7, and its tools with transactions",
 }
@@ -27,7 +27,7 @@ FILES = {
     "test_connect_assignors": "assignors", "test_connect_cluster": "connect", "test_console": "console",
     "test_kafkajs": "kafkajs",
     "test_languages": "languages", "test_librdkafka": "librdkafka", "test_log_": "log", "test_pipeline_": "pipeline",
-    "test_java_share_": "shares", "test_sarama": "sarama", "test_share_": "shares",
+    "test_java_share_": "shares", "test_java_streams_": "streams", "test_sarama": "sarama", "test_share_": "shares",
     "test_sticky_with_java": "assignors", "test_streams": "streams",
     "test_kafka_python": "kafka_python", "test_suites": "suites", "test_target_records": "log",
     "test_transaction": "transactions",

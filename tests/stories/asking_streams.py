@@ -137,13 +137,13 @@ def streams_heartbeat(stage: Stage, actor: Actor, args: Args, rest: list[str]) -
 
 @verb("streams-describe")
 def streams_describe(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
-    """streams-describe g h: these groups; the story's without a name"""
+    """streams-describe g h: these groups; the story's without a name. description=yes: with the topology's text"""
     return (
         "StreamsGroupDescribe",
         int(args.get("v", 1)),
         {
             "GroupIds": [stage.group(name) for name in rest or [stage.story.group]],
             "IncludeAuthorizedOperations": False,
-            "IncludeTopologyDescription": False,
+            "IncludeTopologyDescription": "description" in args,
         },
     )

@@ -35,7 +35,7 @@ from tests.support.servers import KafkaServer
 
 FOLDER = pathlib.Path(__file__).parent
 KEPT = FOLDER / "group-records.json.gz"
-NAMES = ("consumer-group-", "migration-", "share-group-")
+NAMES = ("consumer-group-", "migration-", "share-group-", "streams-group-")
 """The records of groups are kept for stories whose names begin so."""
 TRIES = 3
 """How often a story is played while it differs from its file: a busy machine may be late."""
@@ -174,11 +174,22 @@ async def play(host: str, port: int, story: Story, topic_ids: dict[str, uuid.UUI
                 joins[len(joins)] = action.body
             answer = await driver.act(action)
     except StopIteration as end:
+        await _add_internal_topics(driver, tail, ids)
         return Kept(end.value, Chance(suffix, ids, drawn), [])
     finally:
         if own:
             await driver.delete_topics(own)
         await driver.close()
+
+
+async def _add_internal_topics(driver: tcp.Driver, tail: str, ids: dict[str, list[uuid.UUID]]) -> None:
+    """Add the ids of the topics that the server made for an application. The story does not delete them."""
+    runner = await connect(driver.host, driver.port)
+    found = await runner.ask("Metadata", 12, {"Topics": None, "AllowAutoTopicCreation": False})
+    await runner.close()
+    for topic in found["Topics"]:
+        if topic["Name"].endswith(tail):
+            ids.setdefault(topic["Name"], [topic["TopicId"]])
 
 
 def as_uuid(member_id: str) -> str:

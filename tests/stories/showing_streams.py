@@ -88,6 +88,7 @@ def show_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
                 assignment_epoch=group["AssignmentEpoch"],
                 assignor=group.get("AssignorName"),
                 topology=_topology(stage, group["Topology"]),
+                description=group.get("TopologyDescriptionStatus") or None,
             )
             out += " members=[" + ", ".join(sorted(_member(stage, one) for one in group["Members"])) + "]"
         rows.append(out)

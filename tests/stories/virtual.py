@@ -26,6 +26,7 @@ from muster.coordinator.groups.consumer.member import bare_id
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, same_for_all
+from muster.coordinator.groups.streams.heartbeat import HeartbeatCommand
 from muster.coordinator.runtime.group_coordinator.background_work import helpers
 from muster.coordinator.state_machine.interface import (
     Client,
@@ -60,6 +61,7 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from muster.protocol.records import OFFSETS, encode_record
@@ -245,6 +247,11 @@ class VirtualDriver:
             )
         if isinstance(request, OffsetCommitRequest):
             command = CommitCommand(request, handled, client, action.version)
+        if isinstance(request, StreamsGroupHeartbeatRequest):
+            beat = HeartbeatCommand(request, handled, client, action.version)
+            self.take(self.core.handle(beat, self.now))
+            self._create({name: one.partitions for name, one in beat.missing.items()})
+            return
         self.take(self.core.handle(command, self.now))
 
     def _draw(self) -> str:
@@ -285,6 +292,12 @@ class VirtualDriver:
             response = CreatePartitionsResponse(results=rows)
         self.change_topics(TopicsImage(by_name, self.topics.version + 1))
         respond(response)
+
+    def _create(self, counts: Mapping[str, int]) -> None:
+        """Create the internal topics of an application."""
+        made = {name: TopicImage(name, self.new_topic_id(name), count) for name, count in counts.items()}
+        if made:
+            self.change_topics(TopicsImage({**self.topics.by_name, **made}, self.topics.version + 1))
 
     def change_topics(self, topics: TopicsImage) -> None:
         """Set the present topics."""

@@ -56,6 +56,8 @@ MAX_ERRORS: Final = 3
 """At most this many failed creations are named in an answer."""
 _READ: Final = Operation.READ
 _GROUP: Final = ResourceType.GROUP
+_NOT_STORED: Final = 1
+"""The status of a topology's description when nobody has stored one. Only a plugin of Kafka stores descriptions."""
 _NO_PLUGIN: Final = "The broker has no streams group topology description plugin configured."
 
 
@@ -187,6 +189,8 @@ def handle_streams_group_describe(
         if not (yield from may_describe(node, context, names)):
             text = "The described group uses topics that the client is not authorized to describe."
             return DescribedGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text, row.group_id)
+        if request.include_topology_description and not row.error_code:
+            row.topology_description_status = _NOT_STORED
         return (yield from with_members(row, snapshots, member_row, _DESCRIBE, answer_size))
 
     return described(node, context, request, _DESCRIBE, answer_size, filled, is_served=is_served(node))
