@@ -250,6 +250,7 @@ INNER = {
     "testcontrol/http/contract.MAX_DIGITS",
     "testcontrol/http/contract.MAX_NAMED",
     "server/group_views.MAX_NAMED",
+    "share/partition.MANY_RUNS",
     "share/sessions.MAX_EPOCH",
     "runtime/share_partitions/share_partitions.LOADS_AT_ONCE",
     "runtime/routing.LOAD_AT_ONCE_MS",

@@ -148,6 +148,13 @@ class Batch:
         self.runs = [run]
         self.is_divided = False
 
+    @classmethod
+    def of(cls, runs: list[Run], *, is_divided: bool) -> Batch:
+        """A batch of these runs."""
+        batch = cls(runs[0])
+        batch.last, batch.runs, batch.is_divided = runs[-1].last, runs, is_divided
+        return batch
+
     def __len__(self) -> int:
         return self.last - self.first + 1
 

@@ -29,7 +29,9 @@ from muster.coordinator.share.in_flight import (
     Row,
     Run,
 )
+from muster.coordinator.share.packed import Packed
 
+MANY_RUNS: Final = 16
 _first: Final[Callable[[Any], int]] = attrgetter("first")
 
 
@@ -74,7 +76,13 @@ class SharePartition:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.batches: list[Batch] = []
+        self._batches: list[Batch] = []
+        self._packed: Packed | None = None
+        """The batches, while `_batches` is empty because nobody uses them. None means that they are not packed."""
+        self.many_runs = MANY_RUNS
+        """A partition with more runs is packed while nobody uses it."""
+        self._is_used = False
+        """Whether the batches were used since the last call of `rest`."""
         self.start_offset = 0
         self.end_offset = 0
         self.gap: Gap | None = None
@@ -87,7 +95,7 @@ class SharePartition:
 
         Raises ValueError when a row begins before `start_offset`.
         """
-        self.start_offset, self.batches, self.gap = start_offset, [], None
+        self.start_offset, self._batches, self._packed, self.gap = start_offset, [], None, None
         gap_start, expected = None, start_offset
         for row in rows:
             if row.first < start_offset:
@@ -103,6 +111,33 @@ class SharePartition:
         self.move_start()
         limit = self.settings.max_deliveries
         return [DeadLetter(row_of(run), run.deliveries < limit) for run in self._runs() if run.state == ARCHIVING]
+
+    # ---- the batches in memory
+
+    @property
+    def batches(self) -> list[Batch]:
+        """The batches in flight, in the order of their offsets."""
+        self._is_used = True
+        if self._packed is not None:
+            self._batches, self._packed = self._packed.batches(), None
+        return self._batches
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the batches are packed now."""
+        return self._packed is not None
+
+    @property
+    def has_many_runs(self) -> bool:
+        """Whether `rest` is to be called from time to time."""
+        batches, many = self._batches, self.many_runs
+        return self.is_packed or len(batches) > many or sum(len(one.runs) for one in batches) > many
+
+    def rest(self) -> None:
+        """Pack many batches, unless somebody has used them since the last call."""
+        if not self.is_packed and not self._is_used and self.has_many_runs:
+            self._batches, self._packed = [], Packed(self._batches)
+        self._is_used = False
 
     # ---- what is where
 

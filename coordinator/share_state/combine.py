@@ -6,12 +6,12 @@ Neighbours with equal states and deliveries become one row.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
 from muster.coordinator.share.in_flight import Row
 from muster.coordinator.share_state.persister import UNKNOWN
+from muster.coordinator.share_state.rows import Rows
 
 
 def combined(rows: Iterable[Row], start_offset: int) -> list[Row]:
@@ -50,22 +50,18 @@ def combined(rows: Iterable[Row], start_offset: int) -> list[Row]:
     return found
 
 
-def merged(rows: list[Row], more: Sequence[Row], start_offset: int) -> list[Row]:
-    """`combined([*rows, *more], start_offset)`, for `rows` that `combined` has made. `rows` is changed and returned.
+def merge(rows: Rows, more: Sequence[Row], start_offset: int) -> None:
+    """Make `rows` what `combined([*rows, *more], start_offset)` is. `combined` has made `rows`.
 
     Only the rows near `more` are combined again, since a partition may have thousands of rows.
     """
     if start_offset != UNKNOWN:
-        del rows[: bisect_left(rows, start_offset, key=_last)]
-        if rows and rows[0].first < start_offset:
-            rows[0] = rows[0]._replace(first=start_offset)
+        rows.cut_before(start_offset)
     more = _from(more, start_offset)
     if more:
         # a row that touches the new rows may become one row with them
-        begin = bisect_left(rows, min(map(_first, more)) - 1, key=_last)
-        end = bisect_right(rows, max(map(_last, more)) + 1, key=_first)
-        rows[begin:end] = combined([*rows[begin:end], *more], UNKNOWN)
-    return rows
+        begin, end = rows.between(min(map(_first, more)) - 1, max(map(_last, more)) + 1)
+        rows.replace(begin, end, combined([*rows.part(begin, end), *more], UNKNOWN))
 
 
 def _first(row: Row) -> int:

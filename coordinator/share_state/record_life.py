@@ -7,11 +7,10 @@ record is not in the log, and neither is a delivery that has not ended.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from muster.coordinator.share.in_flight import STATES, Row
+from muster.coordinator.share.in_flight import STATES
 from muster.coordinator.share_state.persister import UNKNOWN, StateKey
 from muster.coordinator.share_state.state import PartitionState, States
 from muster.protocol.message import Message
@@ -74,11 +73,5 @@ def _position(state: PartitionState | None, offset: int) -> Position:
         return Position(NOT_BEGUN)
     if offset < state.start_offset:
         return Position(PASSED)
-    at = bisect_right(state.rows, offset, key=_first) - 1
-    if at < 0 or state.rows[at].last < offset:
-        return Position(WAITING)
-    return Position(STATES[state.rows[at].state], state.rows[at].deliveries)
-
-
-def _first(row: Row) -> int:
-    return row.first
+    row = state.rows.at(offset)
+    return Position(WAITING) if row is None else Position(STATES[row.state], row.deliveries)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.coordinator.share.in_flight import Row
-from muster.coordinator.share_state.combine import combined, merged
+from muster.coordinator.share_state.combine import combined, merge
 from muster.coordinator.share_state.persister import UNKNOWN, StateKey
+from muster.coordinator.share_state.rows import Rows
 from muster.coordinator.state_machine.interface import Decoded, Record
 from muster.protocol.message import Message
 from muster.protocol.messages.share_records import share_snapshot, share_update
@@ -40,7 +41,7 @@ class PartitionState:
     def __init__(self) -> None:
         self.snapshot_epoch = self.state_epoch = self.leader_epoch = 0
         self.start_offset = self.done_count = UNKNOWN
-        self.rows: list[Row] = []
+        self.rows = Rows()
         self.created_ms = self.written_ms = 0
         """When a request has caused the newest snapshot, and when that snapshot was written (wall ms)."""
         self.least_leader_epoch = self.least_state_epoch = NO_EPOCH
@@ -57,7 +58,7 @@ class PartitionState:
         self.least_state_epoch = max(self.least_state_epoch, value.state_epoch)
         self.least_leader_epoch = max(self.least_leader_epoch, value.leader_epoch)
         self.start_offset, self.done_count = value.start_offset, value.delivery_complete_count
-        self.rows = combined(_rows(value.state_batches), UNKNOWN)
+        self.rows = Rows(combined(_rows(value.state_batches), UNKNOWN))
         self.created_ms, self.written_ms = value.create_timestamp, value.write_timestamp
         if self.updates >= updates_per_snapshot:
             self.updates = 0
@@ -72,7 +73,7 @@ class PartitionState:
             self.leader_epoch = value.leader_epoch
         self.least_leader_epoch = max(self.least_leader_epoch, value.leader_epoch)
         self.done_count = value.delivery_complete_count
-        self.rows = merged(self.rows, _rows(value.state_batches), self.start_offset)
+        merge(self.rows, _rows(value.state_batches), self.start_offset)
         self.updates += 1
 
 

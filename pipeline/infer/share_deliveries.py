@@ -225,10 +225,7 @@ def _changed_rows(value: Message | None, state: PartitionState) -> Iterator[Row]
         yield from state.rows
         return
     for batch in value.state_batches:
-        begin = bisect_left(state.rows, batch.first_offset, key=_last)
-        for row in state.rows[begin:]:
-            if row.first > batch.last_offset:
-                break
+        for row in state.rows.part(*state.rows.between(batch.first_offset, batch.last_offset)):
             yield row._replace(first=max(row.first, batch.first_offset), last=min(row.last, batch.last_offset))
 
 
@@ -239,11 +236,11 @@ def _append(runs: list[_Run], run: _Run) -> None:
         runs.append(run)
 
 
-def _first(one: Row | _Run) -> int:
+def _first(one: _Run) -> int:
     return one.first
 
 
-def _last(one: Row | _Run) -> int:
+def _last(one: _Run) -> int:
     return one.last
 
 

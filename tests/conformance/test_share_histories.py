@@ -80,10 +80,14 @@ class Kafka:
         """Ask on the connection of a member."""
         return await (await self.client(name)).ask(message, version)
 
+    async def disconnect_all(self) -> None:
+        """End all connections."""
+        for name in [*self._clients]:
+            await self.disconnect(name)
+
     async def begin(self, seed: int, drawing: Drawing) -> None:
         """Make the topic and the group, with a member that keeps the group alive."""
-        for other in [*self._clients]:
-            await self.disconnect(other)
+        await self.disconnect_all()
         self._groups += 1
         name = f"{seed}-{os.getpid()}-{self._groups}"
         self.group = f"g-{name}"
@@ -162,9 +166,11 @@ async def running(tmp_path: Path) -> AsyncIterator[Kafka]:
     """A Kafka whose groups may have short locks."""
     server = KafkaServer(tmp_path / "kafka", {"share.coordinator.state.topic.num.partitions": "3"})
     await asyncio.to_thread(server.start)
+    kafka = Kafka(*server.address)
     try:
-        yield Kafka(*server.address)
+        yield kafka
     finally:
+        await kafka.disconnect_all()
         await asyncio.to_thread(server.stop)
 
 

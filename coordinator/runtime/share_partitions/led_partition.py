@@ -57,6 +57,8 @@ _HIDDEN: Final = frozenset((ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSU
 _HIDDEN_TEXT: Final = "Unable to complete operation due to server error."
 _NOT_WRITTEN: Final = "Error in write state RPC. "
 """The words with which Kafka begins the message of a failed write."""
+REST_MS: Final = 1_000
+"""Records in flight that nobody has used for so long are packed."""
 NOT_READ: Final = -1
 _USUAL_BYTES: Final = 100.0
 CLOSING: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, *_AS_THEY_ARE))
@@ -89,9 +91,9 @@ class LedSharePartition:
     """See the module. `failure`: why the state could not be loaded. `is_read`: a fetch reads the log for it now."""
 
     __slots__ = (
-        "_changing", "_endings", "_gave_way", "_is_leaving", "_machine", "_rest_timer", "_state_epoch", "_timer",
-        "_timer_ms", "bytes_of_record", "config", "core", "failure", "is_active", "is_closed", "is_read", "key",
-        "partition", "read_offset", "waiting",
+        "_changing", "_endings", "_gave_way", "_is_leaving", "_machine", "_pack_timer", "_rest_timer", "_state_epoch",
+        "_timer", "_timer_ms", "bytes_of_record", "config", "core", "failure", "is_active", "is_closed", "is_read",
+        "key", "partition", "read_offset", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: StateKey, partition: Partition, config: ShareConfig, machine: Machine) -> None:
@@ -117,6 +119,7 @@ class LedSharePartition:
         self._is_leaving = False
         self._endings = Endings()
         self._rest_timer: Timer | None = None
+        self._pack_timer: Timer | None = None
         self._changing = 0
         """How many changes are not durable yet."""
         partition.wait(self, self._log_changed)
@@ -209,6 +212,7 @@ class LedSharePartition:
         found, count = acquire(self.core, wish, fetched, fetch_offset, now_ms)
         if found:
             self._set_timer(now_ms + self.core.settings.lock_ms)
+            self._pack_later(now_ms)
         if aborted and found:
             found = take_out_aborted(self.core, found, aborted)
             count = sum(row.last - row.first + 1 for row in found)
@@ -262,6 +266,20 @@ class LedSharePartition:
         self._timer_ms = at_ms
         self._timer = self._machine.clock.call_at(at_ms, self.expire_locks)
 
+    def _pack_later(self, now_ms: int) -> None:
+        """Pack the records in flight when nobody has used them for a while."""
+        if self._pack_timer is None and not self.is_closed and self.core.has_many_runs:
+            self._pack_timer = self._machine.clock.call_at(now_ms + REST_MS, self._pack)
+
+    def _pack(self) -> None:
+        self._machine.run_behind(self._packing())
+
+    def _packing(self) -> Job[None]:
+        self._pack_timer = None
+        self.core.rest()
+        self._pack_later(self._machine.clock.now().mono_ms)
+        yield None
+
     def _persist(self, change: Change, done: Ended, ending: Ending) -> None:
         if self.is_closed:
             self._persisted(change, done, ending, StateResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -288,6 +306,7 @@ class LedSharePartition:
         refusal = refusal_of(response) if response.error_code else None
         now_ms = self._machine.clock.now().mono_ms
         moved, letters = self.core.complete(change, now_ms, is_durable=refusal is None)
+        self._pack_later(now_ms)
         if refusal is not None and not self.is_closed:
             log.error("a change of a share partition was not persisted", **self.facts(), reason=refusal.message)
             if refusal.error_code in CLOSING:
@@ -362,6 +381,8 @@ class LedSharePartition:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._pack_timer is not None:
+            self._pack_timer.cancel()
         if self._rest_timer is not None:
             self._rest_timer.cancel()
             self._report_rest()

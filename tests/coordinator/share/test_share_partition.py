@@ -6,6 +6,7 @@ no record is delivered more often than allowed.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from hypothesis import settings
@@ -14,8 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from muster.coordinator.share.acknowledge import Acknowledgement, Refusal, acknowledge
 from muster.coordinator.share.acquire import Wish, acquire, take_out_aborted
+from muster.coordinator.share.figures import rows_of
 from muster.coordinator.share.in_flight import ACQUIRED, ARCHIVED, ARCHIVING, Row, Span
-from muster.coordinator.share.partition import Change, DeadLetter, Settings, SharePartition
+from muster.coordinator.share.packed import Packed
+from muster.coordinator.share.partition import MANY_RUNS, Change, DeadLetter, Settings, SharePartition
 from tests.coordinator.share.naive import Naive
 
 LOCK_MS = 30
@@ -31,6 +34,7 @@ class Model(RuleBasedStateMachine):
     )  # fmt: skip
     def begin(self, max_in_flight: int, max_deliveries: int, letters: bool, sizes: list[int]) -> None:
         self.partition = SharePartition(Settings(max_in_flight, max_deliveries, LOCK_MS, True, letters))
+        self.partition.many_runs = 1
         self.naive = Naive(max_in_flight, max_deliveries, LOCK_MS, letters)
         self.max_deliveries = max_deliveries
         self.now_ms = 1_000
@@ -150,6 +154,11 @@ class Model(RuleBasedStateMachine):
         self.partition.log_starts_at(self.log_start)
         self.naive.log_starts_at(self.log_start)
 
+    @rule()
+    def rest(self) -> None:
+        for _ in range(2):
+            self.partition.rest()
+
     @invariant()
     def both_are_equal(self) -> None:
         if not hasattr(self, "partition"):
@@ -175,6 +184,35 @@ class Model(RuleBasedStateMachine):
 
 TestModel = Model.TestCase
 TestModel.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+
+
+def test_a_partition_that_nobody_uses_is_packed() -> None:
+    partition = SharePartition(Settings(10_000, 5, LOCK_MS, True, False))
+    acquire(partition, Wish("a", 2_000, 1, False), [Span(at, at) for at in range(2_000)], 0, 0)
+    change = acknowledge(partition, "a", [Acknowledgement(at, at, [1 + at % 2]) for at in range(1, 1_999)], 0)
+    before = [*rows_of(partition)]
+    partition.rest()
+    assert not partition.is_packed, "it was used since the call before"
+    partition.rest()
+    assert partition.is_packed
+    assert partition.has_many_runs
+    assert [*rows_of(partition)] == before
+    assert not partition.is_packed
+    assert isinstance(change, Change)
+    partition.complete(change, 0, is_durable=True)
+    assert partition.start_offset == 0
+    assert partition.done_count == 999
+    partition.expire(LOCK_MS)
+    assert not any(run.lock_until_ms for batch in partition.batches for run in batch.runs if run.state == ACQUIRED)
+
+
+def test_a_partition_with_few_runs_is_not_packed() -> None:
+    partition = SharePartition(Settings(10_000, 5, LOCK_MS, True, False))
+    acquire(partition, Wish("a", 2_000, 1, False), [Span(at, at) for at in range(MANY_RUNS)], 0, 0)
+    for _ in range(2):
+        partition.rest()
+    assert not partition.has_many_runs
+    assert not partition.is_packed
 
 
 def test_every_second_record_is_released_and_delivered_again() -> None:
@@ -236,3 +274,11 @@ def test_records_of_aborted_transactions_are_archived_and_not_delivered() -> Non
     assert states == [
         (0, 1, ARCHIVED), (2, 4, ACQUIRED), (5, 9, ARCHIVED), (10, 14, ACQUIRED)
     ]  # fmt: skip
+
+
+def test_a_packed_run_takes_some_thirty_bytes() -> None:
+    partition = SharePartition(Settings(2_000, 5, LOCK_MS, True, False))
+    acquire(partition, Wish("a", 2_000, 1, False), [Span(at, at) for at in range(2_000)], 0, 0)
+    packed = Packed(partition.batches)
+    assert len(packed) == 2_000
+    assert sum(sys.getsizeof(getattr(packed, name)) for name in Packed.__slots__) < 2_000 * 35

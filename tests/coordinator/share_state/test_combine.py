@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.share.in_flight import Row
-from muster.coordinator.share_state.combine import combined, merged
+from muster.coordinator.share_state.combine import combined, merge
+from muster.coordinator.share_state.rows import Rows
 
 
 def row(first: int, size: int, state: int, deliveries: int) -> Row:
@@ -44,9 +45,13 @@ def test_each_offset_has_its_most_delivered_state(rows: list[Row], start: int) -
 
 @given(ROWS, ROWS, STARTS)
 def test_a_merge_gives_what_combining_everything_gives(rows: list[Row], more: list[Row], start: int) -> None:
-    before = combined(rows, -1)
-    expected = combined([*before, *more], start)
-    assert merged(before, more, start) == expected
+    found = Rows(combined(rows, -1))
+    expected = combined([*found, *more], start)
+    merge(found, more, start)
+    assert [*found] == expected
+    assert len(found) == len(expected)
+    at = {offset: row for row in expected for offset in range(row.first, row.last + 1)}
+    assert [found.at(offset) for offset in range(55)] == [at.get(offset) for offset in range(55)]
 
 
 def test_rows_that_touch_become_one_only_if_they_are_equal() -> None:

@@ -7,6 +7,7 @@ import pytest
 from muster.coordinator.log import SegmentAbsent
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.runtime.share_partitions import share_partitions
+from muster.coordinator.runtime.share_partitions.led_partition import REST_MS
 from muster.coordinator.share_state.persister import StateKey, StateResponse
 from muster.coordinator.topics.cluster_image import Broker, Endpoint, Leader
 from muster.protocol.errors import ErrorCode
@@ -429,3 +430,22 @@ def test_a_lock_ends_also_after_an_acknowledgement_that_failed(serving: Serving)
     assert errors(answers.one()) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     serving.clock.advance(10_000)
     assert acquired(serving.fetch("m2", 0, T)) == [(0, 4, 2), (5, 9, 2)]
+
+
+def test_records_in_flight_that_nobody_uses_are_packed(serving: Serving) -> None:
+    for _ in range(20):
+        serving.append("t", 1)
+    assert acquired(serving.fetch("m1", 0, T, batch_size=1))[-1] == (29, 29, 1)
+    core = serving.share().core
+    for is_packed in (False, True, True):
+        serving.clock.advance(REST_MS)
+        assert core.is_packed == is_packed
+    waiting = serving.send_fetch("m2", 0, T, max_wait_ms=60_000)
+    serving.clock.advance(30_000)
+    assert acquired(waiting.one())[-1] == (29, 29, 2), "the locks of packed records end too"
+    serving.clock.advance(2 * REST_MS)
+    assert core.is_packed
+    assert not serving.acknowledge("m2", 1, {T: [(0, 29, [1])]}).error_code
+    assert core.start_offset == 30
+    serving.clock.advance(2 * REST_MS)
+    assert not core.is_packed
