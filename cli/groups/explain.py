@@ -93,12 +93,11 @@ def _span(options: argparse.Namespace, until_ms: int) -> Span:
 def _print(log: Log, span: Span, options: argparse.Namespace, notes: Sequence[str]) -> int:
     from muster.pipeline.explain.answer import answer, json_of, text_of
 
-    found: Answer | None = answer(log, options.group, span)
+    found: Answer | None = answer(log, options.group, span, notes)
     if found is None:
         where = options.bootstrap_server if options.log is None else options.log
         read = f"{options.since} and the {MARGIN_MS // 60_000} minutes before"
         return fail(COMMAND, f"{where} has no record of a group {options.group} in the last {read}")
-    found = found._replace(notes=(*found.notes, *notes))
     if options.json:
         print_json(json_of(found))
         return 0
@@ -141,6 +140,8 @@ def _add_states(
     client: KafkaClient, group: str, topics: Mapping[str, Any], fetched: dict[str, Any], notes: list[str]
 ) -> Mapping[Partition, int]:
     """Read the state log of a share group. Returns the present ends of its partitions. Raises RequestFailed."""
+    from muster.pipeline.explain.answer import DELIVERIES
+
     places = [*share_offsets(client, group)] if STATE_LOG in topics else []
     ends = end_offsets(client, places)
     keys = (StateKey(group, topics[topic].topic_id, number) for topic, number in places if topic in topics)
@@ -149,7 +150,7 @@ def _add_states(
         partition: range_of(client, partition) for partition in {group_partition(str(key), count) for key in keys}
     }
     if sum(end - start for start, end in ranges.values()) > OTHER_RECORDS:
-        notes.append("how deliveries ended: the state log has too many records to read")
+        notes.append(f"{DELIVERIES}: the state log has too many records to read")
         return {}
     fetched[STATE_LOG] = fetch_ranges(client, STATE_LOG, ranges)
     return ends

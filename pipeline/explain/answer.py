@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from muster.pipeline.episodes.share_facts import Delivery
@@ -23,6 +23,8 @@ from muster.pipeline.wording import moment, plural
 Row = Mapping[str, Any]
 HIDDEN: Final = "a setting would only hide that a member ends again and again"
 NO_REPLAY: Final = "the what-if does not replay share groups, whose members own partitions together"
+DELIVERIES: Final = "how deliveries ended"
+"""The begin of a note about the state log."""
 MAX_DELIVERIES: Final = 20
 """The largest number of rows of the table `deliveries` in an answer in words. The newest rows are shown."""
 _TABLES: Final = ("memberships", "rebalances", "verdicts", "commits", "silences", "deliveries")
@@ -56,8 +58,10 @@ class Answer(NamedTuple):
     """The group's rows of the table `deliveries` in the time, in their order."""
 
 
-def answer(log: Log, group: str, span: Span) -> Answer | None:
-    """Why a group rebalanced in a time; None: the log has nothing of the group in this time."""
+def answer(log: Log, group: str, span: Span, notes: Sequence[str] = ()) -> Answer | None:
+    """Why a group rebalanced in a time; None: the log has nothing of the group in this time. `notes`: what was not
+    read.
+    """
     with in_this_process():
         inputs = inputs_of(log, Wanted(span.since_ms - span.margin_ms, span.until_ms))
         of_all = build(inputs, _TABLES)
@@ -85,7 +89,16 @@ def answer(log: Log, group: str, span: Span) -> Answer | None:
     again = tuple(row for row in delivered if row["until_ms"] >= span.since_ms)
     if advice is not None and is_hiding(verdict["claims"]):
         advice, unadvised = None, HIDDEN
-    return Answer(group, span, verdict, in_time, advice, unadvised, tuple(_notes(inputs, in_time)), again)
+    return Answer(
+        group,
+        span,
+        verdict,
+        in_time,
+        advice,
+        unadvised,
+        (*_notes(inputs, in_time), *_of_states(inputs, notes, is_shared=is_shared), *notes),
+        again,
+    )
 
 
 def _of_group(rows: DataFrame, group: str) -> DataFrame:
@@ -113,6 +126,11 @@ def _notes(inputs: Inputs, rebalances: tuple[Row, ...]) -> Iterator[str]:
         yield "the state before the first rebalance is not in the log that was read"
     if inputs.ends is None and not inputs.shares.ends:
         yield "the lag: the ends of the topics are not there, or need the right DESCRIBE for the group and its topics"
+
+
+def _of_states(inputs: Inputs, notes: Sequence[str], *, is_shared: bool) -> Iterator[str]:
+    if is_shared and inputs.shares.raw is None and not any(note.startswith(DELIVERIES) for note in notes):
+        yield f"{DELIVERIES}: __share_group_state is not there, or may not be read"
 
 
 def text_of(found: Answer) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -129,7 +130,7 @@ def test_a_cluster_and_its_data_directory_give_the_same_answer(live: Live, capsy
 
 
 def test_deliveries_of_a_share_group_are_explained(
-    live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     live.share("queue")
     cluster = of_server(capsys, live, "queue")
@@ -144,10 +145,19 @@ def test_deliveries_of_a_share_group_are_explained(
     assert "1 time in which records were delivered again, or given up" in lines
     assert any(line.endswith(": archived after 2 deliveries") for line in lines)
     assert any(line.endswith(NO_REPLAY) for line in lines)
+    assert not any(note.startswith("how deliveries") for note in cluster["notes"] + directory["notes"])
+    copied = shutil.copytree(live.data_dir, tmp_path / "log", ignore=shutil.ignore_patterns("__share_group_state-*"))
+    without = json.loads(said(capsys, "queue", "--json", "--log", str(copied)))
+    assert without["deliveries"] == []
+    assert "how deliveries ended: __share_group_state is not there, or may not be read" in without["notes"]
+    other = json.loads(said(capsys, "with-members", "--json", "--log", str(copied)))
+    assert not any(note.startswith("how deliveries") for note in other["notes"])
     monkeypatch.setattr(explain, "OTHER_RECORDS", 0)
     part = of_server(capsys, live, "queue")
     assert part["deliveries"] == []
-    assert "how deliveries ended: the state log has too many records to read" in part["notes"]
+    assert [note for note in part["notes"] if note.startswith("how deliveries")] == [
+        "how deliveries ended: the state log has too many records to read"
+    ]
 
 
 def test_other_groups_are_left_out_if_they_have_too_many_records(
