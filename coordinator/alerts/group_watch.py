@@ -9,17 +9,19 @@ from typing import Any, Final
 
 from muster.coordinator.alerts.commits import CommitSamples, Owners
 from muster.coordinator.alerts.event_values import KINDS, value_of
+from muster.coordinator.alerts.shares import ShareSamples
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.applications import Subscriptions, applications, together
-from muster.pipeline.episodes.claims import TWO_TOPICS, Claim, Facts
+from muster.pipeline.episodes.claims import OF_SHARES, TWO_TOPICS, Claim, Facts
 from muster.pipeline.episodes.find import episodes
 from muster.pipeline.episodes.from_events import EventReader
 from muster.pipeline.episodes.live import Rebalancing, Takeovers, fenced_claim, rebalance_claim
 from muster.pipeline.episodes.model import Moment
 from muster.pipeline.episodes.score import SHORT_MS, flapping_score
+from muster.pipeline.episodes.share_facts import NO_SHARES
 from muster.pipeline.episodes.verdict import verdict
 from muster.pipeline.episodes.when import When
 from muster.pipeline.wording import HOUR
@@ -29,6 +31,8 @@ KEPT_MS: Final = 2 * limits.AGAIN_MS
 """Members and rebalances are forgotten this long after their end."""
 FENCES_KEPT: Final = 20
 """How many takeovers of an instance id are remembered."""
+RECENT_MS: Final = 5 * limits.MINUTE
+"""Trouble with deliveries is an alert for this long."""
 INSTANCES_KEPT: Final = 100
 """How many instance ids of a group are remembered."""
 
@@ -43,6 +47,8 @@ class GroupWatch:
     owners: Owners = field(default_factory=dict)
     mixed: list[tuple[int, int, Subscriptions]] = field(default_factory=list)
     """The time in which members read different topics, as `applications.together` reads it; [] without one."""
+    shares: ShareSamples | None = None
+    """The deliveries of a share group; None: other groups, and share groups without deliveries."""
     has_news: bool = False
     """Whether events came since the last call of `claims`."""
     _reader: EventReader = field(default_factory=EventReader)
@@ -56,6 +62,10 @@ class GroupWatch:
         self.has_news = True
         if event.kind == events.REQUEST_REFUSED:
             self._refused(event.facts, wall_ms)
+        elif event.kind == events.DELIVERIES_FAILED:
+            if self.shares is None:
+                self.shares = ShareSamples()
+            self.shares.failed(event.facts, wall_ms)
         elif event.kind in KINDS:
             value = value_of(event, wall_ms)
             self._reader.feed(value)
@@ -99,12 +109,16 @@ class GroupWatch:
             name: times for name, times in self._fences.items() if times and wall_ms - times[-1] <= limits.LOOP_MS
         }
         is_known = self._reader.rebalances or self._fences or self.mixed or self.rebalancing is not None
+        if self.shares is not None:
+            self.shares.forget(wall_ms - KEPT_MS)
+            is_known = is_known or self.shares.is_known
         return not is_known and not self.commits.is_behind
 
     def may_have_claims(self, wall_ms: int) -> bool:
         """Whether the claims may be others than at the last call of `claims`."""
         is_known = self.has_news or self._fences or self.mixed or self.rebalancing
-        return bool(is_known) or self.commits.may_be_trouble(wall_ms)
+        of_shares = self.shares is not None and self.shares.is_known
+        return bool(is_known) or of_shares or self.commits.may_be_trouble(wall_ms)
 
     def claims(self, wall_ms: int, moments: Sequence[Moment]) -> list[Claim]:
         """The claims about trouble that lasts."""
@@ -122,6 +136,7 @@ class GroupWatch:
             score=self._score(wall_ms),
             deleted_ms=reader.deleted_ms,
             together=self._together(wall_ms),
+            shares=NO_SHARES if self.shares is None else self.shares.facts(),
         )
         found = [*verdict(episodes(stays, rebalances, moments), facts).claims]
         if self.rebalancing is not None and (claim := rebalance_claim(self.rebalancing, when)) is not None:
@@ -130,7 +145,7 @@ class GroupWatch:
             claim = fenced_claim(Takeovers(instance, times, tuple(self._hosts.get(instance, ()))), when)
             if claim is not None:
                 found.append(claim)
-        return [one for one in found if one.is_on or one.rule == TWO_TOPICS]
+        return [one for one in found if one.is_on or one.rule == TWO_TOPICS or _is_recent(one, wall_ms)]
 
     def _together(self, wall_ms: int) -> Any:
         return together([(from_ms, wall_ms, members) for from_ms, _, members in self.mixed])
@@ -147,3 +162,8 @@ class GroupWatch:
         triggers = [places.get(one.trigger, (one.trigger,)) for one in rebalances if one.trigger is not None]
         hours = (wall_ms - rebalances[0].start_ms) / HOUR
         return flapping_score(len(rebalances), hours, short, len(triggers), len(set(triggers)))
+
+
+def _is_recent(claim: Claim, wall_ms: int) -> bool:
+    """Whether deliveries have shown this trouble lately."""
+    return claim.rule in OF_SHARES and claim.until_ms is not None and wall_ms - claim.until_ms <= RECENT_MS

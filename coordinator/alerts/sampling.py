@@ -89,16 +89,17 @@ def _members(now: GroupNow, watch: GroupWatch, now_ms: int, *, is_calm: bool, st
         yield None
     if is_calm:
         watch.owners = {
-            (topic, index): _name(one) for one in views for topic, rows in one.assignment.items() for index in rows
+            (topic, index): name_of(one) for one in views for topic, rows in one.assignment.items() for index in rows
         }
-        watch.subscribed([(_name(one), frozenset(one.subscribed)) for one in views], now_ms)
+        watch.subscribed([(name_of(one), frozenset(one.subscribed)) for one in views], now_ms)
         return
     before: Any = watch.rebalancing
     since_ms = now_ms if before is None else before.since_ms
     # a member that waits for others holds up nobody
-    holding = [(_name(one), one.doing) for one in views if not one.is_settled and not one.doing.startswith("waits")]
+    holding = [(name_of(one), one.doing) for one in views if not one.is_settled and not one.doing.startswith("waits")]
     watch.rebalancing = Rebalancing(state, since_ms, len(now.member_ids), holding)
 
 
-def _name(member: MemberView) -> str:
+def name_of(member: MemberView) -> str:
+    """The name of a member in alerts."""
     return member.instance_id or member.client_id or member.member_id

@@ -18,6 +18,7 @@ from muster.coordinator.alerts.remembering import remember
 from muster.coordinator.alerts.reporting import AlertReports, webhooks_of
 from muster.coordinator.alerts.sampling import Watches, see_commits, see_members
 from muster.coordinator.alerts.settings import AlertSettings
+from muster.coordinator.alerts.share_sampling import see_deliveries
 from muster.coordinator.alerts.webhooks import Webhooks
 from muster.coordinator.config import Config
 from muster.coordinator.groups.common import events
@@ -130,6 +131,7 @@ class GroupAlerts:
                 self._watches[group_id].rebalancing = None  # a later one has begun anew
         if not self._looks % SAMPLE_LOOKS:
             yield from see_commits(server, self._watches, now_ms)
+            yield from see_deliveries(server, self._watches, now_ms, MAX_WATCHED)
         self._looks += 1
         yield from see_members(server, self._watches, changed, now_ms)
         if self._storms or any(event.kind in _LOSSES for event, _ in some):

@@ -15,7 +15,7 @@ from muster.coordinator.alerts.book import ENDED_MS, FIRING
 from muster.coordinator.alerts.event_values import value_of
 from muster.coordinator.alerts.reporting import checked
 from muster.coordinator.alerts.settings import AlertSettings
-from muster.coordinator.alerts.watching import GroupAlerts
+from muster.coordinator.alerts.watching import SAMPLE_LOOKS, GroupAlerts
 from muster.coordinator.alerts.webhooks import Webhooks
 from muster.coordinator.config import ConfigError, load
 from muster.coordinator.groups.common import events
@@ -31,6 +31,7 @@ from muster.testcontrol.topics import NewRecord
 from tests.coordinator.groups.harness import GroupHarness
 from tests.e2e.aio import consuming
 from tests.e2e.ledger import eventually
+from tests.support.share_members import ACCEPT, RELEASE, configure, share_member
 from tests.testcontrol.server import bootstrap, controlled
 
 
@@ -94,6 +95,31 @@ async def test_the_commits_and_the_members_of_a_running_group_are_seen() -> None
                 ("orders", 0, 2, "c")
             ]
             assert watch.owners == {("orders", 0): "c", ("orders", 1): "c"}
+
+
+async def test_the_deliveries_of_a_running_share_group_are_judged() -> None:
+    async with watched() as (found, alerts, _):
+        server = found.server
+        await found.topics.create("queue", 1)
+        await found.topics.produce("queue", [NewRecord(b"x")] * 5)
+        async with share_member(server, "g", "w", "queue") as member:
+            await configure(member.client, "g", {"share.delivery.count.limit": "3"})
+            await member.fetch()
+            await member.acknowledge({0: [(0, 0, RELEASE)]})
+            await to_its_end(server.job_queue, alerts.look(server))
+            await member.acknowledge({0: [(1, 4, ACCEPT)]})
+            for deliveries in (2, 3):
+                assert await member.fetch() == [(0, 0, 0, deliveries)]
+                await member.acknowledge({0: [(0, 0, RELEASE)]})
+            for _ in range(SAMPLE_LOOKS):
+                await to_its_end(server.job_queue, alerts.look(server))
+            (alert,) = alerts.book.open()
+            assert (alert.group, alert.rule, alert.who) == ("g", "poison_record", ("queue-0",))
+            shares = alerts._watches["g"].shares
+            assert shares is not None
+            facts = shares.facts()
+            assert [(one.accepted, one.archived, one.lag) for one in facts.partitions] == [(4, 1, 0)]
+            assert [(one.name, one.client) for one in facts.holds] == [("queue-0", "w")]
 
 
 async def test_what_happened_before_a_restart_is_read_from_the_history() -> None:
