@@ -42,6 +42,7 @@ UNSTABLE: Final = "unstable"
 CLOCK: Final = "clock_went_back"
 SILENCE: Final = "silence"
 STOPPED: Final = "stopped"
+NO_ENDS: Final = "no_end_offsets"
 FINE: Final = "fine"
 """The rules of claims that are no kind of episode, and that no commits show."""
 

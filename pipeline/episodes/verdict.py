@@ -25,8 +25,10 @@ HELP: Final = "help"
 """The group is in trouble at the end of the log, or was in trouble at most an hour before."""
 LOOK: Final = "look"
 """The group was in trouble, and this is over. Or a member was lost, and the other members have its partitions."""
+UNKNOWN: Final = "unknown"
+"""No trouble is known. But nobody knows whether the group reads all records, because no end of its topics is known."""
 FINE: Final = "fine"
-LEVELS: Final = (HELP, LOOK, FINE)
+LEVELS: Final = (HELP, LOOK, UNKNOWN, FINE)
 """The levels of verdicts, the worst first."""
 
 _NAMED: Final = 3
@@ -72,13 +74,15 @@ def verdict(episodes: Sequence[Episode], facts: Facts) -> Verdict:
         level, claim = _without_trouble([one for one in episodes if not _is_by_silence(one, facts)], facts, when)
         if level == FINE and (lag := behind(facts, when)) is not None:
             level, claim, kind = LOOK, lag, lag.rule
+        elif level == FINE and _is_lag_unknown(facts):
+            level, claim = UNKNOWN, _unknown(claim)
         worst = [claim]
     rest = sum(one.happenings for one in worst[_TROUBLES:])
     shown = [one.text for one in worst[:_TROUBLES]] + ([f"{rest} more"] if rest else [])
     if facts.fall is not None:
         worst.append(clock_claim(facts.fall, when))
         shown.append(worst[-1].text)
-        level = LOOK if level == FINE else level
+        level = LOOK if level in (UNKNOWN, FINE) else level
     return Verdict(level, "; ".join(shown), kind, trouble_ms, (*worst, *by_silence))
 
 
@@ -192,6 +196,18 @@ def _fine(episodes: Sequence[Episode], facts: Facts, when: When) -> Claim:
     stopped = Claim(claims.STOPPED, text, stop.members, stop.from_ms, left_ms, weaker=claim)
     (found,) = made([stopped.proved_by(_rows([stop], facts))], facts)
     return found
+
+
+def _is_lag_unknown(facts: Facts) -> bool:
+    """Does the group commit offsets, though the end of none of its partitions is known?"""
+    return bool(facts.lags) and all(one.lag is None for one in facts.lags)
+
+
+def _unknown(fine: Claim) -> Claim:
+    """The claim about a group without known trouble whose lag is not known. `fine`: the claim about its rebalances."""
+    text = "not known: no end offsets" + ("" if fine.text == FINE else f"; otherwise {fine.text}")
+    advice = "read the logs of its topics too, or ask a running cluster, to know its lag"
+    return fine._replace(rule=claims.NO_ENDS, text=text, advice=advice)
 
 
 def _kinds(some: Sequence[Episode]) -> list[str]:

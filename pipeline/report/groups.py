@@ -6,15 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from muster.pipeline.episodes.model import CRASH_LOOP
-from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
+from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK, UNKNOWN
 from muster.pipeline.report import evidence, markup
 from muster.pipeline.report.content import About, Chosen, Row, Story
 from muster.pipeline.report.curves import catching_up
 from muster.pipeline.report.markup import Column, Content, Html, Line, folded, join, section, table, tag
 from muster.pipeline.wording import SECOND, number, plural, to_the_second
 
-LEVEL_WORDS: Final[Mapping[str, str]] = {HELP: "needs help", LOOK: "to look at", FINE: "fine"}
-_COUNTED: Final = {HELP: ("needs help", "need help"), LOOK: ("to look at",) * 2, FINE: ("fine",) * 2}
+LEVEL_WORDS: Final[Mapping[str, str]] = {
+    HELP: "needs help", LOOK: "to look at", UNKNOWN: "not known", FINE: "fine",
+}  # fmt: skip
+_COUNTED: Final = {
+    HELP: ("needs help", "need help"), LOOK: ("to look at",) * 2, UNKNOWN: ("not known",) * 2, FINE: ("fine",) * 2,
+}  # fmt: skip
 _MAX_LISTED: Final = 8
 """The largest number of groups that the top of the page describes."""
 _NAME: Final = 200
@@ -49,7 +53,7 @@ def glance(chosen: Chosen, pages: Pages) -> Html | None:
     counts = [
         tag("div", tag("b", number(chosen.levels.get(level, 0))),
             tag("span", _COUNTED[level][chosen.levels.get(level) != 1]), class_=level)
-        for level in LEVELS
+        for level in LEVELS if level != UNKNOWN or chosen.levels.get(UNKNOWN)
     ]  # fmt: skip
     bad = [row for row in chosen.groups.rows if row["level"] in (HELP, LOOK)]
     worst = [row for row in bad if row["level"] == HELP] or bad

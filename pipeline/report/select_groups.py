@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from muster.pipeline.episodes.claims import OF_COMMITS
 from muster.pipeline.episodes.model import FORMATION, STOP
 from muster.pipeline.episodes.thresholds import LOOPS
-from muster.pipeline.episodes.verdict import FINE, LEVELS
+from muster.pipeline.episodes.verdict import FINE, LEVELS, UNKNOWN
 from muster.pipeline.kept import ParquetTable
 from muster.pipeline.report.content import Row, Some, Story
 from muster.pipeline.report.selecting import (
@@ -128,7 +128,7 @@ def _lags(table: ParquetTable) -> dict[str, Any]:
 
 def _rebalances_too_much(verdict: Row | None) -> bool:
     """Whether the group's rebalances are its trouble. For trouble with commits, no setting of the what-if helps."""
-    return verdict is not None and verdict["level"] != FINE and verdict["kind"] not in OF_COMMITS
+    return verdict is not None and verdict["level"] not in (UNKNOWN, FINE) and verdict["kind"] not in OF_COMMITS
 
 
 def _by_group(rows: pa.Table, value: str) -> dict[str, Any]:

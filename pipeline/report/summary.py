@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from textwrap import wrap
 from typing import Final
 
-from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
+from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK, UNKNOWN
 from muster.pipeline.report import cluster, comparison, offsets, settings
 from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.formatting import cause_words, plain, took_words
@@ -101,7 +101,7 @@ class _Lines:
         counts = ", ".join(f"{chosen.levels[level]:,} {_LEVELS[level]}" for level in LEVELS if chosen.levels.get(level))
         lines = [f"groups: {counts}"] if counts else ["groups"]
         bad = [row for row in chosen.groups.rows if row["level"] in (HELP, LOOK) and row["verdict"]]
-        calm = [row for row in chosen.groups.rows if row["level"] == FINE and row["rebalances"]]
+        calm = [row for row in chosen.groups.rows if row["level"] in (UNKNOWN, FINE) and row["rebalances"]]
         shown = (bad or calm)[:_LINES]
         if not shown:
             return ["", *lines] if counts else []
@@ -109,7 +109,7 @@ class _Lines:
         for row in shown:
             if row["level"] != level:
                 level = row["level"]
-                lines += ["", _TITLES[level]]
+                lines += ["", _LEVELS[level]]
             lines += self._group(row)
         left = sum(chosen.levels.get(one, 0) for one in (HELP, LOOK)) - len(shown) if bad else 0
         return ["", *lines, *([f"  … {plural(left, 'more group')} to look at: see the page"] if left > 0 else [])]
@@ -184,8 +184,7 @@ def _change(row: Row) -> str:
     return f"{plain(row['group'], _NAME)}: {comparison.sentence(row)}"
 
 
-_LEVELS: Final = {HELP: "in need of help", LOOK: "to look at", FINE: "fine"}
-_TITLES: Final = {HELP: "in need of help", LOOK: "to look at", FINE: "fine"}
+_LEVELS: Final = {HELP: "in need of help", LOOK: "to look at", UNKNOWN: "not known", FINE: "fine"}
 
 
 def _place(row: Row) -> str:

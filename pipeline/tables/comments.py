@@ -225,7 +225,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "evidence": "rows that prove it: the name of their table, their time, what they show; at most 8",
     },
     "verdicts": {
-        "level": "help, look or fine",
+        "level": "help, look, unknown or fine",
         "verdict": "one sentence about the group",
         "kind": "the kind of the worst episode; null: no trouble",
         "episodes": "how many episodes",

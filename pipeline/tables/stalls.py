@@ -69,8 +69,20 @@ def stalls_of(
     still has the partition. `silences`: when no group gave a sign of life. They do not count.
     """
     rows = [{**one, "status": GRADES[one["status"]], "complete": one["commits"] / WINDOW} for one in intervals]
-    rows += (found for one in candidates if (found := _stall(one, member_commits, owned, silences)) is not None)
-    return _with_group(rows)
+    found = [row for one in candidates if (row := _stall(one, member_commits, owned, silences)) is not None]
+    return _with_group([*rows, *(one for one in found if one["lag_known"] or _has_one_owner(one, found))])
+
+
+def _has_one_owner(one: Row, rows: Sequence[Row]) -> bool:
+    """Is it the only member of its group that repeats offsets at that time?
+
+    One member may fail. If several members repeat offsets, they perhaps only read their other partitions first.
+    """
+    return not any(
+        row["member_id"] != one["member_id"]
+        and row["start_ms"] < (one["end_ms"] or LARGEST) and one["start_ms"] < (row["end_ms"] or LARGEST)
+        for row in rows if not row["lag_known"]
+    )  # fmt: skip
 
 
 def _stall(
@@ -93,6 +105,9 @@ def _stall(
     continues = _makes_progress(progress, max(one["run_ms"], one.get("had_ms") or 0) + STILL_MS // 2)
     repeats = one["run_commits"] >= AGAIN_COMMITS
     if one["known_end"] is None:
+        # without commits, nobody knows whether it still stalls
+        is_late = one["to_ms"] - one["time_ms"] > STILL_MS
+        one = {**one, "to_ms": one["time_ms"]} if is_late else one
         is_stall = _is_repeated(one, silences)
     else:
         wanted_ms = SURELY_MS if continues else REPEATS_MS if repeats else None

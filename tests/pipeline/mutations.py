@@ -6,6 +6,7 @@ Each function takes a log and gives another one. All are pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from math import floor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -96,6 +97,51 @@ def all_at_once(log: Log) -> Log:
 def later(log: Log, by_ms: int) -> Log:
     """All clocks are ahead by as much."""
     return _timed(log, lambda times: pc.add(times, by_ms), lambda time_ms: time_ms + by_ms)
+
+
+def scaled(log: Log, share: float) -> Log:
+    """All clocks run faster or slower from the first record on: each time since then is multiplied by `share`."""
+    begin_ms = log.span_ms[0]
+
+    def moved(times: pa.ChunkedArray) -> pa.ChunkedArray:
+        spent = pc.cast(pc.subtract(times, begin_ms), pa.float64())
+        return pc.add(pc.cast(pc.floor(pc.multiply(spent, share)), pa.int64()), begin_ms)
+
+    return _timed(log, moved, lambda time_ms: begin_ms + floor((time_ms - begin_ms) * share))
+
+
+def until(log: Log, at_ms: int) -> Log:
+    """The first part of a log that is cut in two: as if it was read at `at_ms`."""
+    rows = log.rows.filter(pc.less_equal(log.rows["log_timestamp_ms"], at_ms))
+    ends = log.ends.filter(pc.less_equal(log.ends["time_ms"], at_ms))
+    known = (_ended(line, at_ms) for line in log.truth)
+    groups = set(pc.unique(rows["group"]).to_pylist())
+    truth = [line for line in known if line is not None and (line["kind"] != "group" or line["group"] in groups)]
+    return log._replace(rows=rows, ends=ends, truth=truth)
+
+
+def _ended(line: Line, at_ms: int) -> Line | None:
+    begin_ms = next((line[name] for name in ("from", "acted", "at") if isinstance(line.get(name), int)), None)
+    if begin_ms is not None and begin_ms > at_ms:
+        return None
+    if line["kind"] == "rebalance" and line["settled"] > at_ms:
+        return None
+    is_open = isinstance(line.get("until"), int) and line["until"] > at_ms
+    return {**line, "until": at_ms} if is_open else line
+
+
+def since(log: Log, at_ms: int) -> Log:
+    """The second part of a log that is cut in two: retention deleted all records until `at_ms`.
+
+    Truth about the time before stays, because later records may show it.
+    """
+    rows = log.rows.filter(pc.greater(log.rows["log_timestamp_ms"], at_ms))
+    return log._replace(rows=rows, ends=log.ends.filter(pc.greater(log.ends["time_ms"], at_ms)))
+
+
+def without_ends(log: Log) -> Log:
+    """The same groups, but nobody knows how far the logs of their topics reached."""
+    return log._replace(ends=log.ends.slice(0, 0))
 
 
 def _timed(

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from muster.pipeline.episodes import thresholds, verdict
-from muster.pipeline.episodes.claims import Facts
+from muster.pipeline.episodes.claims import Facts, Last
 from muster.pipeline.episodes.model import EXPIRED, KINDS, LEFT
 from muster.pipeline.episodes.other_trouble import went_back
 from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
@@ -190,3 +190,16 @@ def test_the_documentation_has_every_kind_and_every_threshold() -> None:
     assert {name: float(value) for name, value in rows.items()} == {
         name: float(value) for name, value in units.items() if name not in ("SECOND", "MINUTE")
     }
+
+
+def test_without_end_offsets_nobody_knows_whether_a_group_is_fine() -> None:
+    group = Group("a", "b").restarts(1_000, "a", 10)
+    last = [Last("orders", partition, ms(HOUR_S - 5), None, "a") for partition in (0, 1)]
+    facts = Facts(ms(HOUR_S), ms(0), group.stays, group.rebalances, lags=last)
+    found = verdict.verdict(group.episodes(), facts)
+    assert (found.level, found.kind, found.claims[0].rule) == ("unknown", None, "no_end_offsets")
+    assert found.text == (
+        "not known: no end offsets; otherwise fine: 1 absence of a member (2 rebalances, 24 s unread in all)"
+    )
+    known = facts._replace(lags=[last[0]._replace(lag=3), last[1]])
+    assert verdict.verdict(group.episodes(), known).level == "fine"

@@ -141,3 +141,9 @@ def test_inferred_values_are_marked() -> None:
 
 def test_the_summary_of_an_empty_log_says_so() -> None:
     assert text(chosen(first_ms=None)) == "/data/muster: the log has no group"
+
+
+def test_groups_without_known_lag_are_counted_apart() -> None:
+    rows = [group("a", level="unknown", verdict="not known: no end offsets")]
+    found = text(chosen(groups=Some(rows, 1), levels={"unknown": 1, "fine": 2}))
+    assert "\ngroups: 1 not known, 2 fine\n\nnot known\n  a: not known: no end offsets\n" in found

@@ -201,6 +201,25 @@ def test_without_ends_an_offset_that_is_committed_very_often_is_a_stall(
     assert {(row["lag"], row["lag_known"], row["last_offset"]) for row in found} <= {(None, False, 900)}
 
 
+def test_without_ends_a_stall_ends_with_the_last_commit_of_its_offset(engine: Engine) -> None:
+    stuck = Commits("stuck", "t").by("a", *every(5, [*climbing(30), *[900] * 60]), partition=1)
+    stuck.by("a", *every(5, climbing(201)))
+    rows = [row.asDict() for row in collected(stalls(walked(table_of(engine, "commits", stuck.rows), None)))]
+    (found,) = [row for row in rows if row["status"] in ("STALL", "STOP")]
+    assert (found["start_ms"], found["end_ms"]) == (ms(150), ms(445))
+
+
+@pytest.mark.parametrize(("owner", "partitions"), [("a", [1, 2]), ("b", [])])
+def test_without_ends_several_members_that_repeat_offsets_are_no_stall(
+    engine: Engine, owner: str, partitions: list[int]
+) -> None:
+    stuck = Commits("stuck", "t").by("a", *every(5, climbing(201)))
+    stuck.by("a", *every(5, [*climbing(30), *[900] * 60, *climbing(20, start=2_000)]), partition=1)
+    stuck.by(owner, *every(5, [*climbing(40), *[900] * 60, *climbing(20, start=2_000)]), partition=2)
+    rows = [row.asDict() for row in collected(stalls(walked(table_of(engine, "commits", stuck.rows), None)))]
+    assert sorted(row["partition"] for row in rows if row["status"] in ("STALL", "STOP")) == partitions
+
+
 def test_a_stalled_partition_is_found_while_its_member_works_elsewhere(found: Found) -> None:
     stalled = [(row["partition"], *one) for row, one in zip(found["held"], summarized(found["held"]), strict=True)]
     assert [one for one in stalled if one[1] in ("STALL", "STOP")] == [
