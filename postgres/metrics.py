@@ -32,7 +32,7 @@ class ClusterMetrics:
         """The server of the next node session."""
         of_server = self._of_server
         return Server(*given, observer=of_server, on_group_events=of_server.count_events,
-                      on_loaded=of_server.count_load, **named)  # fmt: skip
+                      figures=of_server.coordinator.shards, **named)  # fmt: skip
 
     def _server(self) -> Server | None:
         session: NodeSession | None = self.of_cluster.node_session

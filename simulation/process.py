@@ -17,6 +17,7 @@ from muster.coordinator.config import load
 from muster.coordinator.log import Storage
 from muster.coordinator.server import Server
 from muster.coordinator.server.machine import Post
+from muster.coordinator.server.metrics import ServerMetrics
 from muster.coordinator.system.jobs import Worker, outcome
 from muster.virtual.faulty_storage import Died, FaultyStorage
 from muster.virtual.machine import PORT, VirtualLoop, VirtualMachine, VirtualProcess
@@ -80,7 +81,15 @@ class Process(VirtualProcess):
             listen=listen, advertise=None, data_dir=Path("/virtual"), in_memory=False, topics=list(topics),
             users=list(users),
         )  # fmt: skip
-        self.server = Server(config, machine=ServerMachine(self), intercept=intercept, observer=observer, caches=caches)
+        figures = observer.coordinator.shards if isinstance(observer, ServerMetrics) else None
+        self.server = Server(
+            config,
+            machine=ServerMachine(self),
+            intercept=intercept,
+            observer=observer,
+            caches=caches,
+            figures=figures,
+        )
 
     def begin(self) -> None:
         self._task = self.loop.create_task(self.server.start())

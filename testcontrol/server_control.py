@@ -46,7 +46,7 @@ class ServerControl:
             loaded=self._loaded,
             observer=metrics,
             on_group_events=None if metrics is None else metrics.count_events,
-            on_loaded=None if metrics is None else metrics.count_load,
+            figures=None if metrics is None else metrics.coordinator.shards,
         )
         interceptors = Interceptors(self.server)
         for held in (self.joins, self.acknowledgements):

@@ -256,6 +256,8 @@ INNER = {
     "runtime/routing.LOAD_AT_ONCE_MS",
     "runtime/replies.ANSWERS_AT_ONCE",
     "runtime/routing.MAX_COUNTED",
+    "runtime/figures.KEPT",
+    "runtime/figures.KEPT_MS",
     "runtime/routing.KEPT",
     "runtime/routing.KEPT_CHARACTERS",
     "security/acls.AT_ONCE",

@@ -14,6 +14,7 @@ from muster.coordinator.api.layers import Answer
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import Route
 from muster.coordinator.groups.offsets.commit import CommitTemplate, commit_prepared
+from muster.coordinator.runtime.figures import commits_of
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.protocol.message import Message
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
@@ -35,8 +36,9 @@ class CachedCommit:
     """
 
     __slots__ = (
-        "_after_id", "_authorizer", "_before_id", "_clock", "_commit", "_correlation", "_image", "_no_epochs",
-        "_offsets", "_permissions", "_requests", "_response", "_runtime", "_topics", "context", "route", "was_repeated",
+        "_after_id", "_authorizer", "_before_id", "_clock", "_commit", "_commits", "_correlation", "_image",
+        "_no_epochs", "_offsets", "_permissions", "_requests", "_response", "_rows", "_runtime", "_topics",
+        "context", "route", "was_repeated",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +59,7 @@ class CachedCommit:
         self._authorizer, self._permissions = node.authorizer, node.authorizer.version
         self._topics, self._image = node.topics, node.topics.image
         self._runtime, self._commit, self._clock = shard.runtime, commit, node.clock
+        self._commits, self._rows = commits_of(shard.figures, commit.group_id), len(commit.rows)
         self._requests: Any = None
         self._correlation = b""
         self._before_id, self._after_id = route.around(commit.response)
@@ -64,7 +67,7 @@ class CachedCommit:
     @property
     def error_counts(self) -> dict[int, int]:
         """See `CachedRequest`. No row has an error."""
-        return {0: len(self._commit.rows)}
+        return {0: self._rows}
 
     def handle(self, data: bytes, start: int, requests: RequestingConnection) -> Answer | None:
         """See `CachedRequest`."""
@@ -96,6 +99,7 @@ class CachedCommit:
         elif response is self._response:
             requests.current = None
             self.route.repeats.count += 1
+            self._commits.offsets += self._rows
             requests.sink.answer(self._before_id + self._correlation + self._after_id)
         else:
             requests.not_repeated(self.route)

@@ -203,6 +203,8 @@ class ConnectionRequests:
             else:
                 if answer is not None:
                     self.sink.answer(answer)
+                elif is_later:
+                    self._has_handled(exchange)
 
         if not self.job_queue.run_soon(handle, self.channel):
             is_later = self.is_reading = True
@@ -278,6 +280,7 @@ class ConnectionRequests:
                 self._run_intercepted(intercept, exchange, request)
             else:
                 self._run(route, request, exchange.of_many_rows)
+                self._has_handled(exchange)
             if not route.frees_request:
                 decoded.release()  # the group now has the content of the request
 
@@ -286,6 +289,11 @@ class ConnectionRequests:
             self._one_at_a_time(lambda: self.job_queue.worker.run(read, handle))
         else:
             decoded.when_available(lambda: self.job_queue.worker.run(read, handle))
+
+    def _has_handled(self, exchange: Exchange) -> None:
+        """Note that the handler of a request that has waited for it has returned; the answer follows."""
+        if self._observed is not None and self.current is exchange:
+            self._observed.handled(None)
 
     def _memory_for(self, route: Route, size: int, max_elements: int) -> Decoded:
         if size > route.max_bytes:

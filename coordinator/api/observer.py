@@ -33,6 +33,8 @@ class AnsweredRequest(NamedTuple):
     """When the answer was handed to the connection."""
     stands_for: int = 1
     """How many requests it stands for: itself, and earlier ones that were only counted."""
+    queued_us: int = 0
+    """How long it waited, after `began_us`, until a thread had decoded it or the event loop had time for it."""
 
 
 class RequestObserver(Protocol):
@@ -53,7 +55,8 @@ class ObservedRequests:
     """The observation of one connection's requests. It is the sink of the present request while this is observed."""
 
     __slots__ = (
-        "_api", "_began_us", "_cached", "_error_counts", "_handled_us", "_mono_us", "_observe", "_requests", "sink",
+        "_api", "_began_us", "_cached", "_error_counts", "_handled_us", "_mono_us", "_observe", "_queued_us",
+        "_requests", "sink",
     )  # fmt: skip
 
     def __init__(self, requests: Any, observer: RequestObserver, clock: Clock) -> None:
@@ -65,7 +68,7 @@ class ObservedRequests:
         """The sink behind this object."""
         requests.note_response = self._note_response
         self._api = 0, 0
-        self._began_us = self._handled_us = 0
+        self._began_us = self._handled_us = self._queued_us = 0
         self._error_counts: Mapping[int, int] | None = None
         self._cached: CachedRequest | None = None
         """What handles the present request, if this is a repeated one."""
@@ -86,7 +89,7 @@ class ObservedRequests:
         if requests.sink is not self:
             self.sink, requests.sink = requests.sink, self
         self._api, self._error_counts, self._cached = api, None, None
-        self._began_us, self._handled_us = self._mono_us(), 0
+        self._began_us, self._handled_us, self._queued_us = self._mono_us(), 0, 0
 
     def handled(self, answer: Answer | None) -> None:
         """The handler has returned, with its answer. None: the answer follows, or was given."""
@@ -117,7 +120,9 @@ class ObservedRequests:
         key, version = self._api
         handled_us = self._handled_us or answered_us
         counts = counts or {} if has_answer else {}
-        self._observe(AnsweredRequest(key, version, counts, self._began_us, handled_us, answered_us, stands_for))
+        self._observe(
+            AnsweredRequest(key, version, counts, self._began_us, handled_us, answered_us, stands_for, self._queued_us)
+        )
 
     def _note_response(self, response: Message | None) -> None:
         if response is not None:
@@ -143,7 +148,8 @@ class ObservedRequests:
         self.sink.mute(throttle_ms)
 
     def request_decoded(self) -> None:
-        """See `layers.Sink`."""
+        """See `layers.Sink`. The handler begins now."""
+        self._queued_us, self._handled_us = self._mono_us() - self._began_us, 0
         self.sink.request_decoded()
 
 

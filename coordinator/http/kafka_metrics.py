@@ -19,6 +19,13 @@ STATES: Final = (
     "Unknown", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling",
 )  # fmt: skip
 """The states of groups, at the places that are their numbers."""
+KAFKA_STATES: Final = {
+    "classic": ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
+    "consumer": ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),
+    "share": ("Empty", "Stable", "Dead"),
+    "streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead"),
+}
+"""The states that Kafka's metrics have for each type of groups."""
 _OF_PARTITIONS: Final = {
     "kafka_topic_partition_current_offset": "Current Offset of a Broker at Topic/Partition",
     "kafka_topic_partition_oldest_offset": "Oldest Offset of a Broker at Topic/Partition",
@@ -124,8 +131,8 @@ def _groups(
 ) -> Job[list[Metric | Lines]]:
     offsets, lags, offset_sums, lag_sums, members = columns = [list[str]() for _ in _OF_GROUPS]
     states: list[str] = []
-    kinds: Counter[tuple[str]] = Counter()
-    in_states: dict[str, Counter[tuple[str]]] = {"classic": Counter(), "consumer": Counter()}
+    kinds = Counter({(kind,): 0 for kind in KAFKA_STATES})
+    in_states = {kind: Counter({(state,): 0 for state in states}) for kind, states in KAFKA_STATES.items()}
     cluster, seen = escaped(cluster_id), 0
     for row in groups:
         group = escaped(row.group)

@@ -68,7 +68,11 @@ async def serve_without_door(config: Config, ready: Callable[[str, int], None]) 
     """Serve as usual, call webhooks, and push metrics to a collector."""
     metrics = ServerMetrics()
     server = Server(
-        config, loaded=gc.freeze, observer=metrics, on_group_events=metrics.count_events, on_loaded=metrics.count_load
+        config,
+        loaded=gc.freeze,
+        observer=metrics,
+        on_group_events=metrics.count_events,
+        figures=metrics.coordinator.shards,
     )
     await serve(config, ready, server, beside=Watch(config, THIS_MACHINE.clock(), metrics, lambda: server))
 
@@ -83,7 +87,7 @@ def serving(address: DoorAddress) -> Serve:
             loaded=gc.freeze,
             observer=metrics,
             on_group_events=metrics.count_events,
-            on_loaded=metrics.count_load,
+            figures=metrics.coordinator.shards,
         )
         await serve(config, ready, server, beside=ServerDoor(address, server, metrics))
 

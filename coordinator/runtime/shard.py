@@ -9,6 +9,7 @@ built again from the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
@@ -16,6 +17,7 @@ import structlog
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline, ProducerError
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.unified_log import UnifiedLog
+from muster.coordinator.runtime.figures import ShardFigures
 from muster.coordinator.runtime.interfaces import ErrorResponses, Observer, RecordCodec, StateMachine
 from muster.coordinator.runtime.loader import in_background, replay
 from muster.coordinator.runtime.replies import AppendQueue, PendingReplies, ShardTimer, append_error
@@ -60,18 +62,22 @@ class CoordinatorShard(Generic[S]):
         on_load: Callable[[S, int, int], object] = lambda *_: None,
         on_stop: Callable[[], object] = lambda: None,
         run_job: Callable[[Job[None]], object] = at_once,
+        figures: ShardFigures | None = None,
     ) -> None:
         """`what`: the noun for the content of the state machine, for log lines.
 
         `open_log` returns the log of the partition and its leader epoch, and opens a failed log again. `open_log`
         raises OSError or the log's errors. `linger_ms`: see `AppendQueue`. `on_load(core, records, took_ms)` is called
         when the shard is active, before `core.loaded`. `on_stop` is called before the shard resigns or is dropped.
-        `run_job` runs work that takes long, such as the end of a large transaction.
+        `run_job` runs work that takes long, such as the end of a large transaction. `figures`: what takes the duration
+        of appends; None: they are not timed.
         """
         self.partition = partition
         self.core: S | None = None
         self.state_error: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self.trouble: Exception | None = None
+        self.flush: Callable[[], None] = self._flush if figures is None else self._counted_flush(figures)
+        """Append all gathered records, batch by batch."""
         self.queue = AppendQueue(clock, linger_ms, self.flush)
         self.replies = PendingReplies(clock)
         self.timer = ShardTimer(clock, self._ring)
@@ -345,8 +351,26 @@ class CoordinatorShard(Generic[S]):
         else:
             self._report_and_reply(output.events, output.replies, now, now.mono_ms)
 
-    def flush(self) -> None:
-        """Append all gathered records, batch by batch."""
+    def _counted_flush(self, figures: ShardFigures) -> Callable[[], None]:
+        """`flush` for a server whose appends are counted, and timed sometimes."""
+
+        def flush() -> None:
+            if self.queue.batches:
+                figures.flushes += 1
+                if figures.is_due:
+                    self._timed_flush(figures)
+                else:
+                    self._flush()
+
+        return flush
+
+    def _timed_flush(self, figures: ShardFigures) -> None:
+        clock = self._clock.machine
+        linger_ms, began_us = self._clock.moment().mono_ms - self.queue.batches[0].began_ms, clock.mono_us()
+        self._flush()
+        figures.time_append(clock, linger_ms, began_us, partial(self.log.when_durable, self.log.end_offset))
+
+    def _flush(self) -> None:
         queue = self.queue
         if not queue.batches:
             return

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nlargest
 from typing import Any, Final
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
+from muster.coordinator.runtime.figures import CommitCounts
 from muster.coordinator.server.exposition import COUNTER, GAUGE, Exemplar, Metric
 from muster.coordinator.state_machine.interface import Now
 from muster.protocol.errors import error_name
@@ -76,7 +78,8 @@ def _ms(value: Any) -> int:
 class GroupFigures:
     """See the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, commits: CommitCounts | None = None) -> None:
+        self._commits = BusiestCommits(commits or CommitCounts())
         self.most = MetricsSettings().muster_metrics_groups
         """How many groups have figures of their own."""
         self._own: dict[str, _Figures] = {}
@@ -93,6 +96,7 @@ class GroupFigures:
             figures.count(event, now)
             if event.kind == events.GROUP_DELETED:
                 self._own.pop(event.group_id, None)
+                self._commits.forget(event.group_id)
 
     def _others_or_new(self, group_id: str) -> _Figures:
         if len(self._own) < self.most:
@@ -142,9 +146,58 @@ class GroupFigures:
         since = {(group,): (now.mono_ms - of.last_ms) / 1000 for group, of in rows if of.last_ms is not None}
         since.pop((OTHERS,), None)
         yield Metric("muster_group_since_rebalance_seconds", GAUGE, about, since, ("group",))
+        yield self._commits.metric(self.most)
         self._let_busier_in()
 
 
 def in_seconds(times_ms: Mapping[str, int]) -> dict[str, float]:
     """Times in seconds."""
     return {key: ms / 1000 for key, ms in times_ms.items()}
+
+
+class BusiestCommits:
+    """The committed offsets of the busiest groups. As in `GroupFigures`, a busier group takes the place of another one.
+    Its figure begins at 0, so no counter ever falls.
+    """
+
+    def __init__(self, counts: CommitCounts) -> None:
+        self._counts = counts
+        self._shown: dict[str, int] = {}
+        """The groups with a figure of their own, and what they had committed before they got it."""
+        self._last: dict[str, int] = {}
+        """What each group had committed at the last look."""
+        self._gone = 0
+        """What groups committed while they had a figure which they have no more."""
+
+    def forget(self, group_id: str) -> None:
+        """Count a deleted group with the others."""
+        if group_id in self._shown:
+            self._hide(group_id)
+        self._last.pop(group_id, None)
+        self._counts.forget(group_id)
+
+    def _hide(self, group_id: str) -> None:
+        self._gone += self._own(group_id)
+        del self._shown[group_id]
+
+    def _own(self, group_id: str) -> int:
+        return self._counts.of(group_id).offsets - self._shown[group_id]
+
+    def metric(self, most: int) -> Metric:
+        """The present counts, of at most `most` groups, and of all others."""
+        present = {group_id: one.offsets for group_id, one in self._counts.of_groups.items()}
+        recent = {group_id: count - self._last.get(group_id, 0) for group_id, count in present.items()}
+        quiet = sorted(self._shown, key=recent.__getitem__)
+        for group_id in nlargest(most, (one for one in present if one not in self._shown), recent.__getitem__):
+            if len(self._shown) >= most:
+                if not quiet or recent[group_id] <= recent[quiet[0]]:
+                    break
+                self._hide(quiet.pop(0))
+            self._shown[group_id] = self._last.get(group_id, 0)
+        self._last = present
+        rows = {(group_id,): self._own(group_id) for group_id in self._shown}
+        others = self._counts.all - sum(rows.values()) - self._gone
+        if others:
+            rows[OTHERS,] = others
+        about = "Committed offsets, one for each partition. The group without a name is all others."
+        return Metric("muster_group_committed_offsets_total", COUNTER, about, rows, ("group",))

@@ -21,6 +21,7 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.history.event_writer import HistorySettings
 from muster.coordinator.log import LogManager, LogSettings
 from muster.coordinator.properties.live import Live
+from muster.coordinator.runtime.figures import ShardFigures
 from muster.coordinator.runtime.group_coordinator.background_work import TopicHasher
 from muster.coordinator.runtime.group_coordinator.shard import WHAT, GroupShard
 from muster.coordinator.runtime.loader import Loader
@@ -72,15 +73,15 @@ class Server:
         loaded: Callable[[], object] = lambda: None,
         membership: Membership | None = None,
         on_group_events: Callable[[Sequence[Event], Now], object] | None = None,
-        on_loaded: Callable[[int], object] | None = None,
+        figures: ShardFigures | None = None,
     ) -> None:
         """`intercept`, `observer`, `caches`: see `api.dispatch.Dispatcher`. `loaded` is called when all groups are
-        loaded, and when all transactional ids are loaded. `on_loaded` is called with the time that each shard of groups
-        took to load, in ms. `membership`: this process is one node of a cluster; None:
-        the process is the whole cluster.
+        loaded, and when all transactional ids are loaded. `membership`: this process is one node of a cluster; None:
+        the process is the whole cluster. `figures` counts loads and commits for scrapes. None
+        means that nothing is counted.
         """
         self._on_group_events = on_group_events
-        self._on_loaded = on_loaded
+        self._figures = figures
         self.config = config
         self.live = Live(config)
         self._loaded = loaded
@@ -209,7 +210,7 @@ class Server:
             self.clock,
             self._on_group_events,
             self.client_reports,
-            self._on_loaded,
+            None if self._figures is None else self._figures.loads.append,
         )
         await self._join(self._histories)
         self._reconfigured()
@@ -261,6 +262,7 @@ class Server:
             peers=None if membership is None else membership.peers,
             post=self._post,
             client_reports=self.client_reports,
+            figures=self._figures,
         )
         for place, of_node in enumerate(configs):
             live = self.live if place == 0 else self._live_of(of_node)

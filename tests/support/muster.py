@@ -14,6 +14,7 @@ from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept
 from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.config import load
 from muster.coordinator.server import Server
+from muster.coordinator.server.metrics import ServerMetrics
 from muster.protocol import frames
 from muster.protocol.api import api, api_named
 from muster.protocol.message import Message
@@ -50,7 +51,8 @@ async def running(
         in_memory=data_dir is None,
         topics=topics or [],
     )
-    server = Server(config, intercept=intercept, observer=observer, caches=caches)
+    figures = observer.coordinator.shards if isinstance(observer, ServerMetrics) else None
+    server = Server(config, intercept=intercept, observer=observer, caches=caches, figures=figures)
     await server.start()
     try:
         yield server

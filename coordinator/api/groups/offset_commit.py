@@ -67,9 +67,10 @@ def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, r
     if refused:
         respond = _merging(refused, respond)
     request.topics = known
-    node.routing.shard(request.group_id).runtime.submit(
-        CommitCommand(request, respond, context.client, context.api_version)
-    )
+    shard = node.routing.shard(request.group_id)
+    if shard.figures is not None:
+        respond = shard.figures.commits.counting(request.group_id, respond)
+    shard.runtime.submit(CommitCommand(request, respond, context.client, context.api_version))
 
 
 def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommitRequest) -> Job[OffsetCommitResponse]:

@@ -211,6 +211,8 @@ class _Commit:
     def _submit(self, piece: TxnOffsetCommitRequest, guard: VerificationGuard | None, respond: Respond) -> None:
         shard, producer = self._shard, self._producer
         refusal = shard.append_error(producer, guard)
+        if shard.figures is not None:
+            respond = shard.figures.commits.counting(piece.group_id, respond)
         shard.runtime.submit(
             TxnCommitCommand(
                 piece, respond, self._context.client, refusal, txn_offsets_by_topic_id(self._context.api_version)

@@ -23,6 +23,7 @@ from muster.coordinator.groups.offsets.commit import CommitTemplate
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.runtime import interfaces
+from muster.coordinator.runtime.figures import ShardFigures
 from muster.coordinator.runtime.group_coordinator import error_responses
 from muster.coordinator.runtime.group_coordinator.background_work import helpers
 from muster.coordinator.runtime.group_coordinator.error_responses import refuse
@@ -98,6 +99,7 @@ class GroupShard:
         configs: GroupConfigs | None = None,
         assignors: Mapping[str, Assignor] | None = None,
         persister: Callable[[], Persister] | None = None,
+        figures: ShardFigures | None = None,
     ) -> None:
         """`make_core(image, helpers=..., configs=...)` makes the core.
 
@@ -114,6 +116,8 @@ class GroupShard:
         self._known_producers = known_producers
         self._make_core_with = make_core
         self._configs = configs
+        self.figures = figures
+        """What counts the commits; None means that they are not counted."""
         self._helpers = (
             None if job_queue is None else helpers(job_queue, self._notify, assignors, clock.call_soon, persister)
         )
@@ -129,6 +133,7 @@ class GroupShard:
             linger_ms=linger_ms,
             on_load=self._on_load,
             run_job=at_once if job_queue is None else partial(self._run_job, job_queue),
+            figures=figures,
         )
 
     # ---- work that takes long
@@ -261,6 +266,11 @@ class GroupShard:
         """The partitions, by topic, with committed offsets of the group; none while the shard is not active."""
         core = self.runtime.core
         return {} if core is None else core.state.offsets.topics(group_id)
+
+    def offset_groups(self) -> Iterable[str]:
+        """The ids of the groups with committed offsets; none while the shard is not active."""
+        core = self.runtime.core
+        return () if core is None else core.state.offsets.group_ids()
 
     @property
     def max_bytes(self) -> int:

@@ -20,6 +20,7 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.properties.definition import Value
 from muster.coordinator.properties.live import Live
 from muster.coordinator.properties.resource_configs import effective_group, group_value
+from muster.coordinator.runtime.figures import ShardFigures
 from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard, KnownProducers, Observer, none_of_them
 from muster.coordinator.runtime.routing import Routing
@@ -46,6 +47,7 @@ def group_shards(
     job_queue: JobQueue | None = None,
     assignors: Mapping[str, Assignor] | None = None,
     persister: Callable[[], Persister] | None = None,
+    figures: ShardFigures | None = None,
 ) -> list[GroupShard]:
     """One shard for each partition of __consumer_offsets, in order. No shard is started.
 
@@ -70,6 +72,7 @@ def group_shards(
             configs=GroupConfigs(groups),
             assignors=assignors,
             persister=persister,
+            figures=figures,
         )
         for index in range(count)
     ]

@@ -12,6 +12,7 @@ from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.node import Controller, Node
 from muster.coordinator.config import Config
 from muster.coordinator.net.listener import WILDCARDS
+from muster.coordinator.runtime.figures import ShardFigures
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.runtime.routing import ByPartition
 from muster.coordinator.security.authorizer import Authorizer
@@ -146,3 +147,5 @@ class SharedByNodes(NamedTuple):
     """The nodes of other processes. None means that no other process exists."""
     post: Callable[[Callable[[], object]], object]
     client_reports: ClientReports | None
+    figures: ShardFigures | None
+    """What is counted for scrapes. None means that nothing is counted."""

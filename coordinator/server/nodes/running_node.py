@@ -111,6 +111,7 @@ class RunningNode:
             job_queue,
             config.assignors,
             lambda: self.share_states,
+            common.figures,
         )
         self.routing = Routing(shards)
         is_here = partial(topics.open.is_here, GROUP_OFFSETS_TOPIC)

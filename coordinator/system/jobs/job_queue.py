@@ -103,6 +103,11 @@ class JobQueue:
         self._used(running, clock.mono_ms() - began_ms)
 
     @property
+    def waiting(self) -> int:
+        """How many jobs wait for an iteration of the event loop."""
+        return len(self._new) + len(self._started) + len(self._behind)
+
+    @property
     def has_time(self) -> bool:
         """Whether this iteration of the event loop has time for work without a job."""
         return self._used_ms < SLICE_MS and not self._stopped

@@ -242,4 +242,4 @@ def test_a_heartbeat_that_waits_for_the_disk_is_observed_until_its_answer() -> N
     assert requests_of(metrics) == before
     peer.log.synced()
     assert requests_of(metrics)["Heartbeat"] == before["Heartbeat"] + 1
-    assert metrics._requests[HEARTBEAT].answer.sum_us == 7_000
+    assert metrics._requests[HEARTBEAT].after.sum_us == 7_000

@@ -136,11 +136,12 @@ def test_loads_and_removed_offsets_have_kafkas_names() -> None:
     seen: list[str] = []
     metrics.subscribe(lambda some, _: seen.extend(event.kind for event in some))
     for took_ms in (10, 30):
-        metrics.count_load(took_ms)
+        metrics.coordinator.shards.loads.append(took_ms)
     metrics.count_events([Event(events.OFFSETS_EXPIRED, "g", {"topics": {"t": [0, 1], "u": [3]}})], NOW)
-    lines = text(*metrics._counted()).splitlines()
+    lines = text(*metrics.coordinator.metrics(0, 0)).splitlines()
     prefix = "kafka_server_group_coordinator_metrics"
-    assert [line for line in lines if line.startswith((f"{prefix}_partition_load", f"{prefix}_offset"))] == [
+    wanted = (f"{prefix}_partition_load", f"{prefix}_offset_expiration_count", f"{prefix}_offset_deletion_count")
+    assert [line for line in lines if line.startswith(wanted)] == [
         f"{prefix}_offset_expiration_count 3",
         f"{prefix}_offset_deletion_count 0",
         f"{prefix}_partition_load_time_avg 20",
