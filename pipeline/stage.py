@@ -20,7 +20,7 @@ from muster.pipeline.arguments import DELTA
 from muster.pipeline.clock import now_ms
 from muster.pipeline.output import is_local, prepare
 from muster.pipeline.preflight import plain
-from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, OTHER_COMMIT, RAW
+from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, OTHER_COMMIT, RAW, STREAMS_GROUP
 from muster.pipeline.sources.ends import ENDS, Reach
 from muster.pipeline.sources.frame import raw_rows, some_rows
 from muster.pipeline.sources.live_topics import ends_of_cluster, names_of_cluster, reach_of_cluster
@@ -32,7 +32,7 @@ from muster.pipeline.sources.spark_source import open_reader
 from muster.pipeline.sources.topics import PathReach, ends_of_path, names_of_path, reach_of_path
 from muster.pipeline.sources.transactions import PARTS, partitions_of, parts_of
 from muster.pipeline.staged import Staged as Staged
-from muster.pipeline.staged import check_found, of_time, parts_within
+from muster.pipeline.staged import check_found, of_time, parts_within, present_topics
 from muster.pipeline.tables import batches_of
 from muster.pipeline.tables.commits import committed_between
 from muster.pipeline.tables.epoch_states import epochs_in, topic_names
@@ -144,9 +144,13 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     shares = _shares(spark, source, f"{folder}/raw_shares", decoded)
     if shares.raw is not None:
         shares = shares._replace(ends=present_ends(reach, wanted), wanted=wanted)
+    topics = None
+    if rows.get(STREAMS_GROUP) and wanted.until_ms is None:
+        topics = present_topics(lambda: _topic_names(source))
     inputs = Inputs(
-        decoded, staged_events, staged_ends, wanted.since_ms, epochs, odd_times, transactions, shares, others=others
-    )
+        decoded, staged_events, staged_ends, wanted.since_ms, epochs, odd_times, transactions, shares, others=others,
+        topics=topics,
+    )  # fmt: skip
     return Staged(inputs, malformed, rows)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from muster.pipeline.frames import DataFrame, F
@@ -65,3 +65,12 @@ def parts_within(parts: DataFrame, wanted: Wanted) -> DataFrame:
     pattern = pattern_of(wanted.groups)
     rows = rows.withColumn("groups", F.filter("groups", lambda group: group.rlike(pattern)))
     return rows.where(F.size("groups") > 0)
+
+
+def present_topics(listed: Callable[[], Mapping[str, str]]) -> Collection[str] | None:
+    """The names of the topics that the source knows, by `listed`. None: it has no topic but those of the broker.
+
+    A copy of the offsets log alone does not show which topics exist.
+    """
+    names = frozenset(listed().values())
+    return names if any(not name.startswith("__") for name in names) else None

@@ -22,6 +22,7 @@ from muster.pipeline.schema import (
     OFFSET_COMMIT,
     OTHER_COMMIT,
     SHARE_GROUP,
+    STREAMS_GROUP,
     table_columns,
 )
 
@@ -50,7 +51,7 @@ _BEFORE_MS: Final = 3_600_000
 ALL: Final = Wanted()
 """No filter: everything is wanted."""
 
-_OF_STATES: Final = (CLASSIC_GROUP, CONSUMER_GROUP, SHARE_GROUP)
+_OF_STATES: Final = (CLASSIC_GROUP, CONSUMER_GROUP, SHARE_GROUP, STREAMS_GROUP)
 """The kinds of rows with the state of a group. Of each key, the last record before the wanted time is wanted too."""
 
 

@@ -388,6 +388,9 @@ _WHOLE: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     events.GROUP_UPGRADED: _with_trigger,
     events.GROUP_DOWNGRADED: _with_trigger,
     events.DELIVERIES_FAILED: _plain,
+    events.TOPICS_NOT_READY: _plain,
+    events.TOPICS_READY: _plain,
+    events.APPLICATION_SHUTDOWN: _member_event,
 }
 """The functions for kinds of events with few members or none, whose text is one piece."""
 _IN_PIECES: Final[dict[str, Callable[[dict[str, Any]], Iterator[str | None]]]] = {

@@ -200,6 +200,10 @@ def _handed(value: Value) -> str:
     return f"{plural(revoked, 'partition')} given up, {assigned} taken{after}{kept}"
 
 
+def _after(took_ms: int) -> str:
+    return f" after {seconds(took_ms)}" if took_ms >= NOT_WORTH_A_WORD_MS else ""
+
+
 def _topic(topic: Value) -> str:
     name, before, now = topic["topic"], topic["before"], topic["now"]
     if not before:
@@ -266,6 +270,13 @@ EPOCH_LINES: Final[dict[str, Callable[[Value], str]]] = {
     "member_away": lambda value: (
         f"{who(value['member'])} has gone and will be back: its partitions are kept for "
         f"{seconds(value['member']['session_timeout_ms'])}"
+    ),
+    "topics_not_ready": lambda value: f"the topics of the application are not ready: {value['detail']}",
+    "topics_ready": lambda value: (
+        f"the topics of the application are ready{_after(value['took_ms'])}: topology {value['topology_epoch']}"
+    ),
+    "application_shutdown": lambda value: (
+        f"{who(value['member'])} had an error, and asked all members to end the application"
     ),
     "group_upgraded": lambda value: _migrated(
         value, "the classic group became a consumer group", f"with {plural(value['members'], 'classic member')}"

@@ -14,7 +14,7 @@ from muster.pipeline.report.groups import advised, is_hiding
 from muster.pipeline.report.story import rebalance_cost
 from muster.pipeline.schema import SOURCE_EVENTS
 from muster.pipeline.tables.build import build
-from muster.pipeline.tables.epoch_states import SHARE
+from muster.pipeline.tables.epoch_states import NOT_REPLAYED, SHARE
 from muster.pipeline.tables.inputs import Inputs
 from muster.pipeline.wanted import Wanted
 from muster.pipeline.whatif.job import what_if
@@ -22,7 +22,7 @@ from muster.pipeline.wording import moment, plural
 
 Row = Mapping[str, Any]
 HIDDEN: Final = "a setting would only hide that a member ends again and again"
-NO_REPLAY: Final = "the what-if does not replay share groups, whose members own partitions together"
+NO_REPLAY: Final = "the what-if does not replay share groups and streams groups"
 DELIVERIES: Final = "how deliveries ended"
 """The begin of a note about the state log."""
 MAX_DELIVERIES: Final = 20
@@ -79,11 +79,11 @@ def answer(log: Log, group: str, span: Span, notes: Sequence[str] = ()) -> Answe
         )
         advice = next(_rows(advised["advice"]), None)
         fidelity = next(_rows(advised["fidelity"]), None)
-        is_shared = own.epochs is not None and not own.epochs.where(F.col("protocol_type") == SHARE).isEmpty()
+        is_other, is_shared = _is_of(own, *NOT_REPLAYED), _is_of(own, SHARE)
     rebalances = sorted(_rows(facts["rebalances"]), key=lambda row: (row["end_ms"] or 0, row["generation"] or 0))
     in_time = tuple(row for row in rebalances if (row["end_ms"] or 0) >= span.since_ms)
     unadvised = None if advice is not None or fidelity is None else fidelity["unadvised"]
-    if is_shared:
+    if is_other:
         unadvised = NO_REPLAY
     delivered = sorted(_rows(facts["deliveries"]), key=lambda row: (row["from_ms"], row["first_offset"]))
     again = tuple(row for row in delivered if row["until_ms"] >= span.since_ms)
@@ -99,6 +99,11 @@ def answer(log: Log, group: str, span: Span, notes: Sequence[str] = ()) -> Answe
         (*_notes(inputs, in_time), *_of_states(inputs, notes, is_shared=is_shared), *notes),
         again,
     )
+
+
+def _is_of(inputs: Inputs, *types: str) -> bool:
+    epochs = inputs.epochs
+    return epochs is not None and not epochs.where(F.col("protocol_type").isin(*types)).isEmpty()
 
 
 def _of_group(rows: DataFrame, group: str) -> DataFrame:

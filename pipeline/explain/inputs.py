@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from muster.pipeline.clock import now_ms
 from muster.pipeline.decode import decode_all
 from muster.pipeline.frames import DataFrame, F, frame_of
-from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, OTHER_COMMIT, RAW
+from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, OTHER_COMMIT, RAW, STREAMS_GROUP
 from muster.pipeline.sources.ends import Between, Place
 from muster.pipeline.sources.segment_files import NoSource, SegmentFile
 from muster.pipeline.sources.segments import Reading, read_segments
 from muster.pipeline.sources.source import TRANSACTION_TOPICS
 from muster.pipeline.sources.topics import ends_of_path, names_of_path, reach_of_path
 from muster.pipeline.sources.transactions import PARTS, partitions_of, parts_of
-from muster.pipeline.staged import Staged, check_found, of_time, parts_within
+from muster.pipeline.staged import Staged, check_found, of_time, parts_within, present_topics
 from muster.pipeline.tables import table
 from muster.pipeline.tables.commits import committed_between
 from muster.pipeline.tables.epoch_states import epochs_in, topic_names
@@ -124,6 +124,7 @@ def staged_of(log: Log, wanted: Wanted = ALL, name: str | None = None) -> Staged
             _transactions(log, staged, found, wanted),
             _shares(log, decoded, wanted),
             others=frame_of(every.filter(is_other)),
+            topics=present_topics(log.names) if rows.get(STREAMS_GROUP) and wanted.until_ms is None else None,
         ),
         bad.where(is_wanted(wanted, F.col("log_timestamp_ms"), of_any_group=F.col("group").isNull())),
         rows,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """The version of the file's format, and of the streams that a follower reads."""
 BUCKETS: Final = 16
 """Groups are split into this many buckets by a hash of their names. The tables of a bucket are made as a whole."""

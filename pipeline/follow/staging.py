@@ -17,9 +17,18 @@ from muster.pipeline.follow.buckets import bucket_column
 from muster.pipeline.follow.manifest import LOG, Chunk, Manifest, appended, merged
 from muster.pipeline.follow.store import Store
 from muster.pipeline.frames import Column, DataFrame, F
-from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC, OTHER_COMMIT, RAW, SHARE_GROUP
+from muster.pipeline.schema import (
+    CONSUMER_GROUP,
+    DECODED,
+    OFFSETS_TOPIC,
+    OTHER_COMMIT,
+    RAW,
+    SHARE_GROUP,
+    STREAMS_GROUP,
+)
 from muster.pipeline.sources.cluster import Offsets
 from muster.pipeline.sources.options import of_client
+from muster.pipeline.staged import present_topics
 from muster.pipeline.tables import shaped
 from muster.pipeline.tables.epoch_states import epochs_in, topic_names
 from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events, malformed_events
@@ -147,7 +156,8 @@ def merge(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> None
     if since_ms is not None and len(chunks) == len(store.manifest.chunks):
         # these tombstones are not needed: what they deleted is dropped too. Each member with epochs leaves several
         is_old = F.col("is_tombstone") & (F.col("log_timestamp_ms") < since_ms)
-        rows = rows.where(~F.coalesce(F.col("kind").isin(CONSUMER_GROUP, SHARE_GROUP) & is_old, F.lit(False)))
+        with_epochs = F.col("kind").isin(CONSUMER_GROUP, SHARE_GROUP, STREAMS_GROUP)
+        rows = rows.where(~F.coalesce(with_epochs & is_old, F.lit(False)))
     name = store.name("chunk")
     _write(rows, store.folder(LOG, name))
     count = sum(number for _, _, number, _ in _counts(store, name))
@@ -189,6 +199,8 @@ def staged(
         names = {**listed(), **topic_names(decoded)}
         shares = ShareInputs(_raw(rows, SHARE_STATE, SHARE_TOPIC), names, ends or {}, Wanted(manifest.since_ms))
     inputs = Inputs(decoded, of_events, since_ms=manifest.since_ms, epochs=epochs, odd_times=odd_times, shares=shares)
+    if manifest.rows.get(STREAMS_GROUP):
+        inputs = inputs._replace(topics=present_topics(listed))
     return inputs, malformed_events(raw)
 
 

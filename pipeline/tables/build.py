@@ -8,7 +8,7 @@ from typing import Final
 
 from muster.pipeline.frames import DataFrame, F, empty
 from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
-from muster.pipeline.tables import keep, share_states, table
+from muster.pipeline.tables import keep, share_states, stream_states, table
 from muster.pipeline.tables.commits import placed, walk_of
 from muster.pipeline.tables.episodes import ShareTables, episodes_and_verdicts, share_tables_of
 from muster.pipeline.tables.epoch_states import SHARE, takes_of
@@ -25,6 +25,7 @@ from muster.pipeline.tables.share_states import ShareInputs, malformed_states, s
 from muster.pipeline.tables.silences import silences
 from muster.pipeline.tables.skips import skips
 from muster.pipeline.tables.stalls import stalls
+from muster.pipeline.tables.stream_states import stream_tables
 from muster.pipeline.tables.transactions import NOTHING, TransactionInputs, malformed_transactions, transactions
 
 
@@ -90,6 +91,12 @@ class _Facts:
             known = self.inputs.decoded
             self._planned |= {one: empty(TABLES[one], known) for one in share_states.MADE} if made is None else made
             self._planned["deliveries"] = with_locks(self._planned["deliveries"], self.inputs.events)
+        return self._planned[name]
+
+    def of_streams(self, name: str) -> DataFrame:
+        """A table about the tasks of streams groups. One step makes both."""
+        if name not in self._planned:
+            self._planned |= stream_tables(self.inputs)
         return self._planned[name]
 
     def since(self, rows: DataFrame, when: str) -> DataFrame:
@@ -162,6 +169,7 @@ _TABLES: Final[_Plans] = {
     "episodes": lambda of: of.episodes_or_verdicts("episodes"),
     "verdicts": lambda of: of.episodes_or_verdicts("verdicts"),
     **{name: partial(_Facts.of_shares, name=name) for name in share_states.MADE},
+    **{name: partial(_Facts.of_streams, name=name) for name in stream_states.MADE},
     "transactions": lambda of: keep(transactions(of.inputs.transactions, of.inputs.decoded)),
 }
 _STARTS: Final[_Plans] = {

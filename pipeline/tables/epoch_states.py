@@ -1,4 +1,4 @@
-"""The states of KIP-848 groups and share groups in the form of classic groups' states. So all make the same tables.
+"""The states of groups with epochs in the form of classic groups' states. So all make the same tables.
 
 Spark gives the records of each group to `epochs.fold`, in the order of the log.
 """
@@ -23,12 +23,14 @@ from muster.pipeline.infer.epoch_image import (
     State,
 )
 from muster.pipeline.infer.epochs import fold
+from muster.pipeline.infer.stream_tasks import OF_STREAMS_GROUPS, as_partitions
 from muster.pipeline.schema import (
     CLASSIC_GROUP,
     CONSUMER_GROUP,
     OFFSET_COMMIT,
     PARTITIONS,
     SHARE_GROUP,
+    STREAMS_GROUP,
     columns,
     structs,
 )
@@ -57,7 +59,7 @@ EPOCHS: Final = pa.schema(
         holds=structs(f"{_PLACE}, {WHO}, start_ms long, end_ms long, first_generation int, last_generation int"),
     )
 )
-"""A state of a KIP-848 group or of a share group (`epoch_image.State`). Its `protocol_type` is CONSUMER or SHARE.
+"""A state of a group with epochs (`epoch_image.State`). Its `protocol_type` is CONSUMER, SHARE or STREAMS.
 
 The column log_offset is the offset of the record of the state's epoch. The epoch began at state_timestamp_ms, and its
 rebalance ended at at_ms. `holds` has the holds that ended before. The last row of a group has null in `is_tombstone`:
@@ -67,6 +69,12 @@ it is no state, and has the remaining holds.
 
 CONSUMER: Final = "consumer"
 SHARE: Final = "share"
+STREAMS: Final = "streams"
+NOT_REPLAYED: Final = (SHARE, STREAMS)
+"""The types of groups that the what-if leaves out."""
+_KINDS: Final = (CONSUMER_GROUP, SHARE_GROUP, STREAMS_GROUP)
+_SAME_AS: Final[Mapping[int, int]] = {**OF_SHARE_GROUPS, **OF_STREAMS_GROUPS}
+"""The key types of records of share groups and streams groups, and the types with the same meaning."""
 
 
 def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], Mapping[str, str]]) -> DataFrame | None:
@@ -74,7 +82,7 @@ def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], 
 
     `listed`: gives the names of topics that the source itself knows. It is called only if the names are needed.
     """
-    if not rows.get(CONSUMER_GROUP) and not rows.get(SHARE_GROUP):
+    if not any(rows.get(kind) for kind in _KINDS):
         return None
     return epoch_states(decoded, {**listed(), **topic_names(decoded)})
 
@@ -105,7 +113,7 @@ def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
     `names`: the names of topics by their ids. A topic without a name is called by its id.
     """
     wanted = ("group", "log_partition", "log_offset", "log_timestamp_ms", "key_type", "key_json", "value_json")
-    records = table(decoded, CONSUMER_GROUP).unionByName(table(decoded, SHARE_GROUP)).select(*wanted)
+    records = decoded.where(F.col("kind").isin(*_KINDS)).select(*wanted)
     # the records of a classic group that becomes a KIP-848 group end with a tombstone
     ends = table(decoded, CLASSIC_GROUP).where("is_tombstone").select(*wanted)
     known = dict(names)
@@ -115,23 +123,30 @@ def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
 
 def rows_of_group(group: str, rows: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Rows of EPOCHS of one group, made from its decoded records in the order of the log."""
-    for is_shared, some in groupby(rows, lambda row: row["key_type"] in OF_SHARE_GROUPS):
-        # a group id may be used again for a group of the other type
-        yield from _rows_of_type(group, some, names, is_shared=is_shared)
+    for protocol_type, some in groupby(rows, lambda row: _type_of(row["key_type"])):
+        # a group id may be used again for a group of another type
+        yield from _rows_of_type(group, some, names, protocol_type)
+
+
+def _type_of(key_type: int) -> str:
+    if key_type in OF_SHARE_GROUPS:
+        return SHARE
+    return STREAMS if key_type in OF_STREAMS_GROUPS else CONSUMER
 
 
 def _rows_of_type(
-    group: str, rows: Iterable[Mapping[str, Any]], names: Mapping[str, str], *, is_shared: bool
+    group: str, rows: Iterable[Mapping[str, Any]], names: Mapping[str, str], protocol_type: str
 ) -> Iterator[dict[str, Any]]:
     holds: list[dict[str, Any]] = []
-    place: dict[str, Any] = {"group": group, "protocol_type": SHARE if is_shared else CONSUMER}
+    place: dict[str, Any] = {"group": group, "protocol_type": protocol_type}
 
     def records() -> Iterator[Record]:
         for row in rows:
             place["log_partition"] = row["log_partition"]
             yield record_of(row)
 
-    for one in fold(records(), names, is_shared=is_shared):
+    of_group = as_partitions(records()) if protocol_type == STREAMS else records()
+    for one in fold(of_group, names, is_shared=protocol_type == SHARE):
         if isinstance(one, State):
             yield {**place, **_state(one), "holds": holds}
             holds = []
@@ -148,7 +163,7 @@ def record_of(row: Mapping[str, Any]) -> Record:
     key = json.loads(row["key_json"])
     value = None if row["value_json"] is None else json.loads(row["value_json"])
     what = key.get("memberId") or key.get("regularExpression") or ""
-    kind = OF_SHARE_GROUPS.get(row["key_type"], row["key_type"])
+    kind = _SAME_AS.get(row["key_type"], row["key_type"])
     return Record(row["log_offset"], row["log_timestamp_ms"], kind, what, value)
 
 

@@ -8,6 +8,7 @@ offsets give the order of all records of a group.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -113,6 +114,7 @@ class Inputs(NamedTuple):
     * `odd_times`: rows of log_times.ODD; None: every time in the log is possible
     * `transactions`: see TransactionInputs; `shares`: see ShareInputs
     * `others`: decoded rows of the kind OTHER_COMMIT; None: all groups and all times are wanted
+    * `topics`: the names of the present topics; None: not known
     * `states`: kept rows of the function `states`; None: they are made from the other inputs
     """
 
@@ -126,6 +128,7 @@ class Inputs(NamedTuple):
     shares: ShareInputs = NO_SHARES
     states: DataFrame | None = None
     others: DataFrame | None = None
+    topics: Collection[str] | None = None
 
 
 MEMBER_FIELDS: Final = {

@@ -138,6 +138,16 @@ _COLUMNS: Final = {
     "share_progress": (
         "group string, start_ms long, until_ms long, accepted long, archived long, ended long, moved long"
     ),
+    "tasks": (
+        "group string, subtopology string, partition int, role string, member_id string, instance_id string, "
+        "client_id string, host string, process_id string, start_ms long, end_ms long, ended string, unowned_ms long, "
+        "first_epoch int, last_epoch int"
+    ),
+    "topologies": (
+        "group string, topology_epoch int, state string, from_ms long, until_ms long, subtopologies int, "
+        "source_topics strings, internal_topics strings, missing strings, why string, member_id string, "
+        "client_id string"
+    ),
     "fidelity": (
         "group string, source string, generations long, reproduced long, share double, withheld boolean, why string, "
         "unadvised string"
@@ -204,6 +214,8 @@ NEVER_NULL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             "share_partitions": "group topic partition accepted archived redelivered ended first_ms",
             "deliveries": "group topic partition outcome deliveries records first_offset last_offset from_ms until_ms",
             "share_progress": "group start_ms until_ms accepted archived ended moved",
+            "tasks": "group subtopology partition role member_id start_ms first_epoch last_epoch",
+            "topologies": "group state from_ms",
             "fidelity": "group source generations reproduced withheld",
             "advice": "group setting sentence",
             "whatif": "group setting",

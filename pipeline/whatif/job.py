@@ -19,7 +19,7 @@ from muster.pipeline.frames import Column, DataFrame, F, Window, from_arrow_sche
 from muster.pipeline.infer.epoch_image import CURRENT, TARGET_EPOCH
 from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, SOURCE_INFERRED
 from muster.pipeline.tables import keep, table
-from muster.pipeline.tables.epoch_states import SHARE
+from muster.pipeline.tables.epoch_states import NOT_REPLAYED
 from muster.pipeline.tables.inputs import MEMBER_FIELDS, Inputs
 from muster.pipeline.tables.schema import TABLES, conform
 from muster.pipeline.whatif import from_epochs, from_events, from_log
@@ -71,9 +71,10 @@ def what_if(
     if memberships is not None and commits is not None:
         histories = histories.unionByName(_heard(memberships, commits))
     if inputs.epochs is not None:
-        # members of a share group own partitions together, so none is paused, and no setting of the grid would help
-        shared = inputs.epochs.where(F.col("protocol_type") == SHARE).select("group").distinct()
-        histories = histories.join(shared, "group", "left_anti").select(*histories.columns)
+        # members of a share group own partitions together, so none is paused, and no setting of the grid would help.
+        # The assignor of streams groups is another one
+        others = inputs.epochs.where(F.col("protocol_type").isin(*NOT_REPLAYED)).select("group").distinct()
+        histories = histories.join(others, "group", "left_anti").select(*histories.columns)
     if silences is not None:
         histories = histories.unionByName(_away(histories, silences))
     rows = _newest(histories).crossJoin(F.broadcast(_end(inputs)))

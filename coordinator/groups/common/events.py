@@ -56,6 +56,12 @@ DELIVERIES_FAILED: Final = "deliveries_failed"
 
 These records of a share group were not accepted in their last delivery.
 """
+TOPICS_NOT_READY: Final = "topics_not_ready"
+"""code (of the status), detail (a sentence), topology_epoch: the topics of a streams group are missing or wrong."""
+TOPICS_READY: Final = "topics_ready"
+"""topology_epoch, took_ms (how long the topics were not ready, as far as this core knows)."""
+APPLICATION_SHUTDOWN: Final = "application_shutdown"
+"""member (MemberFacts): this member of a streams group had an error, and asked all others to end."""
 MEMBERS_SYNCED: Final = "members_synced"
 """generation, synced (wall ms by member id): SyncGroups that arrived after the generation was assigned."""
 REBALANCE_STARTED: Final = "rebalance_started"

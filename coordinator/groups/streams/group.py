@@ -90,13 +90,14 @@ class StreamsGroup(CommittingGroup[StreamsMember, Tasks]):
 
     Not persisted: `configured`, the topology with its partition counts. `offsets`: for each member, the sums of
     changelog offsets, and of their ends. `shutdown_by`: the member that asked for the end of the application.
-    `endpoint_epoch` grows when an endpoint or its tasks change. `settling`: the facts for the history. `delay`: the
-    deadline of the first targets.
+    `endpoint_epoch` grows when an endpoint or its tasks change. `settling`: the facts for the history. `unready`: why
+    the topics are not ready, and since when (monotonic ms), as far as the history has it. `delay`: the deadline of the
+    first targets.
     """
 
     __slots__ = (
         "configured", "delay", "descriptions", "endpoint_epoch", "last_configs", "offsets", "owners", "settling",
-        "shutdown_by", "topology", "validated_epoch",
+        "shutdown_by", "topology", "unready", "validated_epoch",
     )  # fmt: skip
 
     kind = STREAMS
@@ -114,6 +115,7 @@ class StreamsGroup(CommittingGroup[StreamsMember, Tasks]):
         self.shutdown_by: str | None = None
         self.endpoint_epoch = 0
         self.settling: Any = None
+        self.unready: tuple[str, int] | None = None
         self.delay = InitialDelay(group_id)
 
     @property

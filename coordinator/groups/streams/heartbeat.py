@@ -132,7 +132,9 @@ def _beat(
     made = list(map(with_bytes, made))
     if size_of(list(map(pack, made))) > step.max_bytes:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    group.shutdown_by = group.shutdown_by or (sender.member_id if request.shutdown_application else None)
+    is_shutdown = request.shutdown_application and group.shutdown_by is None
+    if is_shutdown:
+        group.shutdown_by = sender.member_id
     beaten = Beaten(request, command.version, known.endpoint, had, description, position)
     endpoints = answers.endpoints_of(step, group, beaten, sender.replaced, configured)
     # After this line no request is refused.
@@ -149,6 +151,10 @@ def _beat(
     history.beaten(step, recorded, sender.member_id, sender.replaced, sender.member is None, before, reached.computed)
     if position is not had:
         history.moved(step, recorded, recorded.members[sender.member_id], had)
+    if configured.status is not None or recorded.unready is not None:
+        history.topics_checked(step, recorded, topology.epoch, configured.status)
+    if is_shutdown:
+        history.shut_down(step, recorded, recorded.members[sender.member_id])
     command.missing.update(configured.missing)
     # As on Kafka, a group that this heartbeat has created forgets everything that has no record.
     if offsets is not None and not is_created:

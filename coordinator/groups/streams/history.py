@@ -12,6 +12,7 @@ from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.streams.group import STREAMS, StreamsGroup
+from muster.coordinator.groups.streams.internal_topics import Status
 from muster.coordinator.groups.streams.member import Position, StreamsMember
 from muster.coordinator.groups.streams.target import ASSIGNOR, ComputedTarget
 from muster.coordinator.groups.streams.tasks import Tasks
@@ -94,7 +95,7 @@ def epoch_bumped(step: Step, group: StreamsGroup, cause: str, member: StreamsMem
     """Report a new epoch, which this member caused unless topics or settings are the cause."""
     trigger = None if cause in (events.TOPICS_CHANGED, events.ASKED) else member.trigger
     if not group.members:
-        group.settling = None
+        group.settling = group.unready = None
     elif group.settling is None:
         group.settling = Settling(group.epoch, step.now.mono_ms, cause, trigger)
     topics = []
@@ -111,6 +112,29 @@ def target_assigned(step: Step, group: StreamsGroup, computed: ComputedTarget) -
     changes = [(one, _rows(before), _rows(its)) for one, before, its in computed.changes]
     image = TopicsImage({}, 0, names)
     epoch_history.target_assigned(step, group, group.settling, ASSIGNOR.name, topics, changes, image)
+
+
+def topics_checked(step: Step, group: StreamsGroup, topology_epoch: int, status: Status | None) -> None:
+    """Report why the topics of the group are not ready, or that they are ready now. A reason is reported once."""
+    known = group.unready
+    if status is not None and (known is None or known[0] != status.detail):
+        group.unready = status.detail, step.now.mono_ms if known is None else known[1]
+        step.event(
+            events.TOPICS_NOT_READY,
+            group.group_id,
+            topology_epoch=topology_epoch,
+            code=status.code,
+            detail=status.detail,
+        )
+    elif status is None and known is not None:
+        group.unready = None
+        took_ms = step.now.mono_ms - known[1]
+        step.event(events.TOPICS_READY, group.group_id, topology_epoch=topology_epoch, took_ms=took_ms)
+
+
+def shut_down(step: Step, group: StreamsGroup, member: StreamsMember) -> None:
+    """Report that this member had an error, and wants the whole application to end."""
+    step.event(events.APPLICATION_SHUTDOWN, group.group_id, member=member.facts(_session_ms(step, group)))
 
 
 def _rows(tasks: Tasks) -> tuple[tuple[bytes, tuple[int, ...]], ...]:

@@ -45,6 +45,8 @@ def handle(step: Step, request: StreamsGroupHeartbeatRequest, group: Group | Non
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
     if request.shutdown_application and group.shutdown_by is None:
         group.shutdown_by = member_id
+        if member_id in group.members:
+            history.shut_down(step, group, group.members[member_id])
     if request.instance_id is None:
         _remove(step, group, known_member(group, member_id), events.LEFT)
     else:

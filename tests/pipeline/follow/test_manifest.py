@@ -103,8 +103,8 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     [
         ("", "cannot be read"),
         ("[]", "cannot be read"),
-        ('{"format": 4, "chunks": [[1]]}', "cannot be read"),
-        (to_text(EMPTY).replace('"format": 4', '"format": 3'), "another version of Muster"),
+        ('{"format": 5, "chunks": [[1]]}', "cannot be read"),
+        (to_text(EMPTY).replace('"format": 5', '"format": 4'), "another version of Muster"),
     ],
 )
 def test_a_malformed_manifest_is_refused(text: str, why: str) -> None:

@@ -24,6 +24,7 @@ from tests.pipeline.tables import (
     test_share_states,
     test_skips,
     test_stalls,
+    test_stream_states,
 )
 from tests.pipeline.test_analyze import rows_of
 from tests.pipeline.whatif import test_job
@@ -41,6 +42,7 @@ MAKERS: dict[str, Make] = {
     "epochs": test_epoch_facts.made,
     "regressions": only("regressions", test_regressions.made),
     "shares": test_share_states.made,
+    "streams": test_stream_states.made,
     "skips": only("skips", test_skips.made),
     "stalls": only("stalls", test_stalls.made),
     "silences": only("silences", test_episodes.made_silences),

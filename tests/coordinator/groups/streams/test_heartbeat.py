@@ -393,6 +393,51 @@ def test_the_end_of_the_application_is_asked_for_once(harness: StreamsGroupHarne
     harness.heartbeat("a", -1, shutdown_application=True)
 
 
+def of_kind(harness: StreamsGroupHarness, *kinds: str) -> list[tuple[str, dict[str, Any]]]:
+    return [(one.kind, one.facts) for one in harness.events if one.kind in kinds]
+
+
+def test_the_history_says_once_who_ended_the_application(harness: StreamsGroupHarness) -> None:
+    harness.heartbeat("a", 0, PLAIN)
+    harness.heartbeat("b", 0, PLAIN)
+    harness.heartbeat("b", shutdown_application=True)
+    harness.heartbeat("b", shutdown_application=True)
+    harness.heartbeat("a", shutdown_application=True)
+    assert [facts["member"].member for _, facts in of_kind(harness, "application_shutdown")] == ["b"]
+    harness.heartbeat("a", -1)
+    harness.heartbeat("b", -1, shutdown_application=True)
+    assert len(of_kind(harness, "application_shutdown")) == 1
+    harness.heartbeat("a", 0, PLAIN)
+    harness.heartbeat("a", -1, shutdown_application=True)
+    assert [facts["member"].member for _, facts in of_kind(harness, "application_shutdown")] == ["b", "a"]
+    harness.heartbeat("a", 0, PLAIN)
+    harness.heartbeat("x", -1, shutdown_application=True)  # not a member: nobody asked
+    assert len(of_kind(harness, "application_shutdown")) == 2
+
+
+def test_the_history_says_why_topics_are_not_ready_and_when_they_are(harness: StreamsGroupHarness) -> None:
+    harness.heartbeat("a", 0, "0:soon%store")
+    harness.advance(1_000)
+    harness.heartbeat("a")
+    harness.change_topics(topics(t=3, u=2, soon=2))
+    harness.advance(1_000)
+    harness.heartbeat("a")
+    harness.change_topics(topics(t=3, u=2, soon=2, store=2))
+    harness.advance(1_000)
+    harness.heartbeat("a")
+    found = of_kind(harness, "topics_not_ready", "topics_ready")
+    assert [(kind, facts.get("detail", facts.get("took_ms"))) for kind, facts in found] == [
+        ("topics_not_ready", "Source topics soon are missing."),
+        ("topics_not_ready", "Internal topics are missing: store"),
+        ("topics_ready", 3_000),
+    ]
+    harness.change_topics(topics(t=3))
+    harness.heartbeat("a")
+    harness.heartbeat("a", -1)
+    harness.heartbeat("a", 0, "0:soon%store")  # an empty group begins again
+    assert [kind for kind, _ in of_kind(harness, "topics_not_ready", "topics_ready")][3:] == ["topics_not_ready"] * 2
+
+
 def test_offsets_of_tasks_decide_who_takes_over() -> None:
     harness = StreamsGroupHarness(image=topics(t=2, store=2), group_streams_num_standby_replicas=1)
     topology = "0:t%store"
