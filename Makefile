@@ -76,7 +76,7 @@ test: venv ## run the tests; those of the two cores must take every branch
 	PYTHONHASHSEED=2 $(BIN)/python -m pytest -q $(SHARED_OUT); all=$$?; \
 	wait $$core; core=$$?; cat $(VENV)/core.log; exit $$((all + core))
 
-simulate: venv ## play random histories of many groups, with faults (ARGS='--seeds 20000 --start 0', with --consumers, --nodes, --brokers or --cluster)
+simulate: venv ## play random histories of many groups, with faults (ARGS='--seeds 20000 --start 0', with --consumers, --streams, --nodes, --brokers or --cluster)
 	@$(BIN)/python -m tests.simulation $(ARGS)
 
 torture: venv ## break nodes in virtual time, then a server under load (ARGS='--nodes 2000 --kills 1000 --seed 7'); torture-PART: wire log nodes cluster

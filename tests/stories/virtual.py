@@ -27,6 +27,7 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, same_for_all
 from muster.coordinator.groups.streams.heartbeat import HeartbeatCommand
+from muster.coordinator.groups.streams.group import StreamsGroup, TaskOwners
 from muster.coordinator.runtime.group_coordinator.background_work import helpers
 from muster.coordinator.state_machine.interface import (
     Client,
@@ -480,6 +481,9 @@ def persisted(core: GroupCore, live: GroupCore) -> dict[str, object]:
         if isinstance(group, ConsumerGroup):
             facts[group_id] = _consumer_group(group)
             continue
+        if isinstance(group, StreamsGroup):
+            facts[group_id] = _streams_group(group)
+            continue
         now = classic_group(live.state, group_id)
         if not isinstance(group, ClassicGroup) or now is None or now.state not in (EMPTY, STABLE):
             continue
@@ -494,6 +498,17 @@ def persisted(core: GroupCore, live: GroupCore) -> dict[str, object]:
             {one.member_id: _member(one, group.protocol_name) for one in group.members.values()},
         )
     return facts
+
+
+def _streams_group(group: StreamsGroup) -> dict[str, object]:
+    soft = {
+        "configured", "delay", "endpoint_epoch", "hashed_topics", "hashed_version", "members", "offsets", "owners",
+        "settling", "shutdown_by",
+    }  # fmt: skip
+    facts = {name: getattr(group, name) for name in slots_of(StreamsGroup) if name not in soft}
+    members = {one.member_id: (one.description, one.position) for one in group.members.values()}
+    owners = {kind: getattr(group.owners, kind) for kind in slots_of(TaskOwners)}
+    return {**facts, "members": members, "owners": owners}
 
 
 def _consumer_group(group: ConsumerGroup) -> dict[str, object]:
