@@ -17,7 +17,7 @@ PARTS = {
     "pipeline": "the pipeline on a real Kafka, through Spark's own connector, and on a Spark cluster of its own",
     "sarama": "sarama with each way to authenticate, and its admin client on ACLs and users",
     "shares": "share groups: random histories, Java's and librdkafka's clients, Kafka's tools",
-    "streams": "Kafka Streams with Muster as its only cluster; an instance is killed; Kafka's tools",
+    "streams": "applications of Kafka Streams with Muster as their only cluster; Kafka's tools",
     "suites": "the own tests of franz-go, kafka-go, sarama, rust-rdkafka and node-rdkafka, from their registries",
     "transactions": "Kafka's own client, of now and of 3.7, and its tools with transactions",
 }

@@ -26,8 +26,8 @@ from muster.coordinator.groups.consumer.member import bare_id
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, same_for_all
-from muster.coordinator.groups.streams.heartbeat import HeartbeatCommand
 from muster.coordinator.groups.streams.group import StreamsGroup, TaskOwners
+from muster.coordinator.groups.streams.heartbeat import HeartbeatCommand
 from muster.coordinator.runtime.group_coordinator.background_work import helpers
 from muster.coordinator.state_machine.interface import (
     Client,
