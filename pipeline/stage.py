@@ -149,7 +149,7 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
         topics = present_topics(lambda: _topic_names(source))
     inputs = Inputs(
         decoded, staged_events, staged_ends, wanted.since_ms, epochs, odd_times, transactions, shares, others=others,
-        topics=topics,
+        topics=topics, has_streams=bool(rows.get(STREAMS_GROUP)),
     )  # fmt: skip
     return Staged(inputs, malformed, rows)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from muster.coordinator.alerts.commits import CommitSamples, Owners
 from muster.coordinator.alerts.event_values import KINDS, value_of
 from muster.coordinator.alerts.shares import ShareSamples
+from muster.coordinator.alerts.streams import StreamReports
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.pipeline.episodes import model
@@ -49,6 +50,7 @@ class GroupWatch:
     """The time in which members read different topics, as `applications.together` reads it; [] without one."""
     shares: ShareSamples | None = None
     """The deliveries of a share group; None: other groups, and share groups without deliveries."""
+    streams: StreamReports = field(default_factory=StreamReports)
     has_news: bool = False
     """Whether events came since the last call of `claims`."""
     _reader: EventReader = field(default_factory=EventReader)
@@ -66,7 +68,8 @@ class GroupWatch:
             if self.shares is None:
                 self.shares = ShareSamples()
             self.shares.failed(event.facts, wall_ms)
-        elif event.kind in KINDS:
+        self.streams.feed(event, wall_ms)
+        if event.kind in KINDS:
             value = value_of(event, wall_ms)
             self._reader.feed(value)
             if event.kind == events.MEMBER_REPLACED:
@@ -108,7 +111,9 @@ class GroupWatch:
         self._fences = {
             name: times for name, times in self._fences.items() if times and wall_ms - times[-1] <= limits.LOOP_MS
         }
+        self.streams.forget(wall_ms - KEPT_MS)
         is_known = self._reader.rebalances or self._fences or self.mixed or self.rebalancing is not None
+        is_known = is_known or self.streams.is_known
         if self.shares is not None:
             self.shares.forget(wall_ms - KEPT_MS)
             is_known = is_known or self.shares.is_known
@@ -116,7 +121,7 @@ class GroupWatch:
 
     def may_have_claims(self, wall_ms: int) -> bool:
         """Whether the claims may be others than at the last call of `claims`."""
-        is_known = self.has_news or self._fences or self.mixed or self.rebalancing
+        is_known = self.has_news or self._fences or self.mixed or self.rebalancing or self.streams.is_known
         of_shares = self.shares is not None and self.shares.is_known
         return bool(is_known) or of_shares or self.commits.may_be_trouble(wall_ms)
 
@@ -136,6 +141,7 @@ class GroupWatch:
             score=self._score(wall_ms),
             deleted_ms=reader.deleted_ms,
             together=self._together(wall_ms),
+            streams=self.streams.facts(),
             shares=NO_SHARES if self.shares is None else self.shares.facts(),
         )
         found = [*verdict(episodes(stays, rebalances, moments), facts).claims]

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from muster.pipeline.episodes.applications import Together
 from muster.pipeline.episodes.model import Rebalance, Stay
 from muster.pipeline.episodes.share_facts import NO_SHARES, Shares
+from muster.pipeline.episodes.stream_facts import NO_STREAMS, Streams
 from muster.pipeline.episodes.thresholds import IN_TURN_MS
 
 CERTAIN: Final = "certain"
@@ -36,7 +37,14 @@ STUCK: Final = "stuck_worker"
 STARVED: Final = "starved_worker"
 OF_SHARES: Final = (POISON, NOT_DONE, ALL_FAIL, LOCK_TOO_SHORT, STUCK, STARVED)
 """The rules of trouble that the deliveries of share groups show."""
-OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE, TOO_SLOW, TWO_TOPICS, SKIP, BEHIND, *OF_SHARES)
+NOT_READY: Final = "topics_not_ready"
+SHUTDOWN: Final = "application_ended"
+BOUNCING: Final = "tasks_bounce"
+WARMING: Final = "endless_warmup"
+ONE_HAS_ALL: Final = "one_has_all_tasks"
+OF_STREAMS: Final = (NOT_READY, SHUTDOWN, BOUNCING, WARMING, ONE_HAS_ALL)
+"""The rules of trouble that the tasks and topics of streams groups show."""
+OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE, TOO_SLOW, TWO_TOPICS, SKIP, BEHIND, *OF_SHARES, *OF_STREAMS)
 """The rules of all trouble besides rebalances."""
 UNSTABLE: Final = "unstable"
 CLOCK: Final = "clock_went_back"
@@ -222,3 +230,5 @@ class Facts(NamedTuple):
     skips: Sequence[Skip] = ()
     shares: Shares = NO_SHARES
     """What became of the records of a share group."""
+    streams: Streams = NO_STREAMS
+    """Who had the tasks of a streams group, and when its topics were ready."""

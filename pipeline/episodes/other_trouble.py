@@ -35,6 +35,7 @@ from muster.pipeline.episodes.claims import (
 )
 from muster.pipeline.episodes.model import DEATHS, Rebalance
 from muster.pipeline.episodes.share_trouble import share_troubles
+from muster.pipeline.episodes.stream_trouble import stream_troubles
 from muster.pipeline.episodes.trend import Trend, closed, members_needed, trend
 from muster.pipeline.episodes.when import When
 from muster.pipeline.wording import MINUTE, SECOND, duration, number, plural
@@ -72,6 +73,7 @@ def troubles(facts: Facts, when: When) -> list[Claim]:
     if skips := [one for one in facts.skips if one.client is not None]:
         found.append(_skipped(skips, when))
     found += share_troubles(facts, when)
+    found += stream_troubles(facts, when)
     return sorted(found, key=lambda one: not one.is_on)
 
 

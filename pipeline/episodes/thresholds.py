@@ -106,5 +106,14 @@ STARVED_MS: Final = MINUTE
 """A worker of a share group hangs, or has no work, if no record is done for this time."""
 STARVED_RECORDS: Final = 20
 """In this time, the other workers must have accepted at least this many records."""
+UNREADY_MS: Final = 20 * SECOND
+"""Topics of a streams group that are not ready for a shorter time are not worth a word."""
+BOUNCE_MS: Final = 10 * MINUTE
+"""A task bounces if it is back within this time."""
+WARMUP_MS: Final = 10 * MINUTE
+"""A warm-up that lasts for this time perhaps never ends."""
+ALL_TASKS: Final = 2
+ALL_MS: Final = 5 * MINUTE
+"""An instance has all of at least so many tasks for this time, though others have none."""
 SHORT_MS: Final = 60 * MINUTE
 """If the log covers a group for less than this, the times have seconds."""

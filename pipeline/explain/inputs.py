@@ -125,6 +125,7 @@ def staged_of(log: Log, wanted: Wanted = ALL, name: str | None = None) -> Staged
             _shares(log, decoded, wanted),
             others=frame_of(every.filter(is_other)),
             topics=present_topics(log.names) if rows.get(STREAMS_GROUP) and wanted.until_ms is None else None,
+            has_streams=bool(rows.get(STREAMS_GROUP)),
         ),
         bad.where(is_wanted(wanted, F.col("log_timestamp_ms"), of_any_group=F.col("group").isNull())),
         rows,

@@ -21,6 +21,7 @@ from muster.pipeline.follow.staging import (
 )
 from muster.pipeline.follow.store import Store
 from muster.pipeline.frames import DataFrame, F, frame_of, in_this_process, is_here
+from muster.pipeline.schema import STREAMS_GROUP
 from muster.pipeline.sources.cluster import Offsets, bounds
 from muster.pipeline.sources.ends import History, Reach
 from muster.pipeline.sources.live_topics import ends_of_cluster, names_of_cluster, reach_of_cluster
@@ -29,7 +30,7 @@ from muster.pipeline.sources.segments import READ_UNCOMMITTED, Reading
 from muster.pipeline.tables import keep
 from muster.pipeline.tables.build import MADE, build, unusable
 from muster.pipeline.tables.commits import OF_ENDS, OF_TIMES, committed_between, walked
-from muster.pipeline.tables.episodes import episodes_and_verdicts, share_tables_of
+from muster.pipeline.tables.episodes import episodes_and_verdicts, share_tables_of, stream_tables_of
 from muster.pipeline.tables.flapping import flapping
 from muster.pipeline.tables.inputs import Inputs
 from muster.pipeline.tables.lag import lag, progress
@@ -167,6 +168,7 @@ def _refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
             tables["rebalances"], tables["memberships"], tables["generations"], times, made["flapping"],
             quiet, of_commits["stalls"], tables["regressions"], of_commits["progress"], tables["skips"],
             of_commits["lag"], share_tables_of(tables) if manifest.rows.get(SHARE_STATE) else None,
+            stream_tables_of(tables) if manifest.rows.get(STREAMS_GROUP) else None,
         )  # fmt: skip
         for name, rows in made.items():
             folder = store.name("version")

@@ -200,7 +200,7 @@ def staged(
         shares = ShareInputs(_raw(rows, SHARE_STATE, SHARE_TOPIC), names, ends or {}, Wanted(manifest.since_ms))
     inputs = Inputs(decoded, of_events, since_ms=manifest.since_ms, epochs=epochs, odd_times=odd_times, shares=shares)
     if manifest.rows.get(STREAMS_GROUP):
-        inputs = inputs._replace(topics=present_topics(listed))
+        inputs = inputs._replace(topics=present_topics(listed), has_streams=True)
     return inputs, malformed_events(raw)
 
 

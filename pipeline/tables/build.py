@@ -10,7 +10,13 @@ from muster.pipeline.frames import DataFrame, F, empty
 from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
 from muster.pipeline.tables import keep, share_states, stream_states, table
 from muster.pipeline.tables.commits import placed, walk_of
-from muster.pipeline.tables.episodes import ShareTables, episodes_and_verdicts, share_tables_of
+from muster.pipeline.tables.episodes import (
+    ShareTables,
+    StreamTables,
+    episodes_and_verdicts,
+    share_tables_of,
+    stream_tables_of,
+)
 from muster.pipeline.tables.epoch_states import SHARE, takes_of
 from muster.pipeline.tables.flapping import flapping
 from muster.pipeline.tables.generations import balance, generations, holders, ownership
@@ -75,7 +81,7 @@ class _Facts:
     def episodes_or_verdicts(self, name: str) -> DataFrame:
         """The table `episodes` or the table `verdicts`: one step makes both."""
         if name not in self._planned:
-            judge = partial(episodes_and_verdicts, shares=self._share_tables())
+            judge = partial(episodes_and_verdicts, shares=self._share_tables(), streams=self._stream_tables())
             self._planned |= judge(*(self[table] for table in _OF_EPISODES))
         return self._planned[name]
 
@@ -83,6 +89,9 @@ class _Facts:
         if self.inputs.shares.raw is None:
             return None
         return share_tables_of({name: self[name] for name in (*share_states.MADE, "ownership")})
+
+    def _stream_tables(self) -> StreamTables | None:
+        return stream_tables_of({name: self[name] for name in stream_states.MADE}) if self.inputs.has_streams else None
 
     def of_shares(self, name: str) -> DataFrame:
         """A table about the deliveries of share groups. One step makes all of them."""
@@ -96,7 +105,9 @@ class _Facts:
     def of_streams(self, name: str) -> DataFrame:
         """A table about the tasks of streams groups. One step makes both."""
         if name not in self._planned:
-            self._planned |= stream_tables(self.inputs)
+            known = self.inputs
+            nothing = {one: empty(TABLES[one], known.decoded) for one in stream_states.MADE}
+            self._planned |= stream_tables(known) if known.has_streams else nothing
         return self._planned[name]
 
     def since(self, rows: DataFrame, when: str) -> DataFrame:

@@ -5,7 +5,7 @@ Spark makes small rows of members and rebalances. Then `muster.pipeline.episodes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +20,7 @@ from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Stay, Who
 from muster.pipeline.episodes.other_trouble import went_back
 from muster.pipeline.episodes.share_facts import Delivery, Hold, SharePartition, Shares, ShareStep
 from muster.pipeline.episodes.silence import Silence
+from muster.pipeline.episodes.stream_facts import Holding, Streams, Topics
 from muster.pipeline.episodes.verdict import claim_about, verdict
 from muster.pipeline.frames import Column, DataFrame, F, from_arrow_type
 from muster.pipeline.schema import columns, structs
@@ -78,6 +79,15 @@ _SHARE_STEP: Final = pa.struct(columns("start_ms long, until_ms long, accepted l
 _HOLD: Final = pa.struct(
     columns("topic string, partition int, member_id string, client string, from_ms long, until_ms long")
 )
+_HOLDING: Final = pa.struct(
+    columns(
+        "subtopology string, partition int, role string, member_id string, client string, process string, "
+        "from_ms long, until_ms long, ended string, unowned_ms long"
+    )
+)
+_TOPICS: Final = pa.struct(
+    columns("state string, from_ms long, until_ms long, sources strings, missing strings, why string, client string")
+)
 _GIVEN: Final[dict[str, pa.DataType]] = {
     "stay": _STAY,
     "rebalance": _REBALANCE,
@@ -93,6 +103,8 @@ _GIVEN: Final[dict[str, pa.DataType]] = {
     "shared": _SHARED,
     "share_step": _SHARE_STEP,
     "hold": _HOLD,
+    "holding": _HOLDING,
+    "topics": _TOPICS,
     "deleted_ms": pa.int64(),
     "score": pa.float64(),
     "first_ms": pa.int64(),
@@ -116,11 +128,11 @@ def episodes_and_verdicts(
     rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, walk: DataFrame, flapping: DataFrame,
     silences: DataFrame, stalls: DataFrame | None = None, regressions: DataFrame | None = None,
     progress: DataFrame | None = None, skips: DataFrame | None = None, lag: DataFrame | None = None,
-    shares: ShareTables | None = None, *, part: Part = WHOLE,
+    shares: ShareTables | None = None, streams: StreamTables | None = None, *, part: Part = WHOLE,
 ) -> dict[str, DataFrame]:  # fmt: skip
     """Both tables, made from the tables with these names and from rows of `commits.walked`.
 
-    Without the five tables before the last, the verdicts do not mention commits.
+    Without the five tables before `shares`, the verdicts do not mention commits.
     """
     stays = keep(_stays(memberships, generations, walk))
     rows = stays.unionByName(_rebalances(rebalances))
@@ -143,6 +155,8 @@ def episodes_and_verdicts(
         rows = rows.unionByName(_row(lag, F.col("committed_ms"), last=last))
     if shares is not None:
         rows = rows.unionByName(_shares(shares))
+    if streams is not None:
+        rows = rows.unionByName(_streams(streams))
     result = keep(by_group(rows, "at_ms", partial(_judge_group, part=part), _RESULT))
     return {
         "episodes": conform(result.where(~F.col("is_verdict")), "episodes"),
@@ -251,6 +265,26 @@ def _shares(tables: ShareTables) -> DataFrame:
     return rows.unionByName(_row(held, F.col("start_ms"), hold=hold))
 
 
+class StreamTables(NamedTuple):
+    """The tables about streams groups."""
+
+    tasks: DataFrame
+    topologies: DataFrame
+
+
+def stream_tables_of(tables: Mapping[str, DataFrame]) -> StreamTables:
+    """The tables about streams groups, from all tables by their names."""
+    return StreamTables(*(tables[name] for name in StreamTables._fields))
+
+
+def _streams(tables: StreamTables) -> DataFrame:
+    given = {"client": "client_id", "process": "process_id", "from_ms": "start_ms", "until_ms": "end_ms"}
+    holding = _struct(_HOLDING, **{name: F.col(of) for name, of in given.items()})
+    topics = _struct(_TOPICS, sources=F.col("source_topics"), client=F.col("client_id"))
+    rows = _row(tables.tasks, F.col("start_ms"), holding=holding)
+    return rows.unionByName(_row(tables.topologies, F.col("from_ms"), topics=topics))
+
+
 def _lost(stays: DataFrame) -> DataFrame:
     """Rows of group and heard_ms: the last sign of life of each member; null: the member was not lost."""
     end_ms, silent_ms, session_ms = (
@@ -279,55 +313,31 @@ def _groups(generations: DataFrame, walk: DataFrame, flapping: DataFrame, troubl
 
 
 def _judge_group(group: str, rows: Iterable[dict[str, Any]], part: Part) -> Iterator[dict[str, Any]]:
-    stays: list[Stay] = []
-    rebalances: list[Rebalance] = []
-    stalled: list[Stall] = []
-    back: list[Back] = []
-    steps: list[Step] = []
-    skips: list[Skip] = []
-    mixed: list[dict[str, Any]] = []
-    lags: list[Last] = []
-    deliveries: list[Delivery] = []
-    partitions: list[SharePartition] = []
-    share_steps: list[ShareStep] = []
-    holds: list[Hold] = []
+    given: dict[str, list[Any]] = {kind: [] for kind in _READ}
     about: dict[str, Any] = {}
     for row in rows:
-        if row["stay"] is not None:
-            stays.append(stay_of(row["stay"]))
-        elif row["rebalance"] is not None:
-            rebalances.append(Rebalance(**row["rebalance"]))
-        elif row["stalled"] is not None:
-            stalled.append(Stall(**row["stalled"]))
-        elif row["back"] is not None:
-            back.append(Back(**row["back"]))
-        elif row["step"] is not None:
-            steps.append(Step(**row["step"]))
-        elif row["mixed"] is not None:
-            mixed.append(row["mixed"])
-        elif row["skip"] is not None:
-            skips.append(Skip(**row["skip"]))
-        elif row["last"] is not None:
-            lags.append(Last(**row["last"]))
-        elif row["delivery"] is not None:
-            deliveries.append(Delivery(**row["delivery"]))
-        elif row["shared"] is not None:
-            partitions.append(SharePartition(**row["shared"]))
-        elif row["share_step"] is not None:
-            share_steps.append(ShareStep(**row["share_step"]))
-        elif row["hold"] is not None:
-            holds.append(Hold(**row["hold"]))
-        else:
+        kind = next((one for one in _READ if row[one] is not None), None)
+        if kind is None:
             about = row
+        else:
+            given[kind].append(_READ[kind](row[kind]))
+    stays, rebalances = given["stay"], given["rebalance"]
     end_ms = max([about.get("end_ms") or 0, *(one.end_ms for one in rebalances)])
     moments = [(one["from_ms"], one["until_ms"]) for one in about.get("moments") or ()]
     silences = [Silence(**one) for one in about.get("silences") or ()]
     found = found_in(stays, rebalances, moments, silences)
     facts = Facts(
-        end_ms, about.get("first_ms"), stays, rebalances, stalled, back, steps, score=about.get("score"),
-        lags=lags, silences=[(one.from_ms, one.until_ms) for one in silences], fall=went_back(rebalances),
-        deleted_ms=about.get("deleted_ms"), together=together(_generations(mixed, end_ms), end_ms), skips=skips,
-        shares=Shares(sorted(deliveries, key=_in_order), partitions, share_steps, holds),
+        end_ms, about.get("first_ms"), stays, rebalances, given["stalled"], given["back"], given["step"],
+        score=about.get("score"), lags=given["last"],
+        silences=[(one.from_ms, one.until_ms) for one in silences], fall=went_back(rebalances),
+        deleted_ms=about.get("deleted_ms"), together=together(_generations(given["mixed"], end_ms), end_ms),
+        skips=given["skip"],
+        shares=Shares(
+            sorted(given["delivery"], key=_in_order), given["shared"], given["share_step"], given["hold"]
+        ),
+        streams=Streams(
+            sorted(given["holding"], key=_by_time), sorted(given["topics"], key=lambda one: one.from_ms)
+        ),
     )  # fmt: skip
     for one in found:
         yield {"is_verdict": False, **row_of(group, within(one, rebalances, *part), facts)}
@@ -352,6 +362,10 @@ def _in_order(one: Delivery) -> tuple[Any, ...]:
     return one.from_ms, one.place, one.first_offset, one.outcome, one.deliveries
 
 
+def _by_time(one: Holding) -> tuple[Any, ...]:
+    return one.from_ms, one.subtopology, one.partition, one.member_id, one.role
+
+
 def _generations(mixed: Iterable[dict[str, Any]], end_ms: int) -> Iterator[tuple[int, int, Subscriptions]]:
     """Generations from rows of _MIXED. The last generation ends with the log."""
     for row in mixed:
@@ -371,6 +385,25 @@ def stay_of(row: dict[str, Any]) -> Stay:
         who, row["start_ms"] or 0, row["end_ms"], row["end_cause"], row["first_generation"], row["last_generation"],
         row["silent_ms"], row["rebalance_timeout_ms"], row["session_timeout_ms"],
     )  # fmt: skip
+
+
+def _made(fact: Callable[..., Any], row: dict[str, Any]) -> Any:
+    return fact(**row)
+
+
+_READ: Final[Mapping[str, Callable[[dict[str, Any]], Any]]] = {
+    "stay": stay_of,
+    "mixed": lambda row: row,
+    **{
+        kind: partial(_made, fact)
+        for kind, fact in {
+            "rebalance": Rebalance, "stalled": Stall, "back": Back, "step": Step, "skip": Skip, "last": Last,
+            "delivery": Delivery, "shared": SharePartition, "share_step": ShareStep, "hold": Hold,
+            "holding": Holding, "topics": Topics,
+        }.items()
+    },
+}  # fmt: skip
+"""How each kind of row of _GIVEN becomes a fact. A row of another kind is about the whole group."""
 
 
 def row_of(group: str, one: Episode, facts: Facts) -> dict[str, Any]:

@@ -115,6 +115,7 @@ class Inputs(NamedTuple):
     * `transactions`: see TransactionInputs; `shares`: see ShareInputs
     * `others`: decoded rows of the kind OTHER_COMMIT; None: all groups and all times are wanted
     * `topics`: the names of the present topics; None: not known
+    * `has_streams`: whether there are records of streams groups
     * `states`: kept rows of the function `states`; None: they are made from the other inputs
     """
 
@@ -129,6 +130,7 @@ class Inputs(NamedTuple):
     states: DataFrame | None = None
     others: DataFrame | None = None
     topics: Collection[str] | None = None
+    has_streams: bool = False
 
 
 MEMBER_FIELDS: Final = {

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from muster.coordinator.groups.common.events import APPLICATION_SHUTDOWN, TOPICS_NOT_READY
+from muster.pipeline.episodes.stream_facts import NOT_READY, READY, SHUTDOWN
 from muster.pipeline.frames import DataFrame, F
 from muster.pipeline.infer.stream_tasks import TaskHold, follow
 from muster.pipeline.schema import STREAMS_GROUP
@@ -22,10 +23,6 @@ from muster.pipeline.tables.schema import TABLES, conform
 
 MADE: Final = ("tasks", "topologies")
 """The tables that one pass over the records makes."""
-READY: Final = "ready"
-NOT_READY: Final = "not_ready"
-SHUTDOWN: Final = "shutdown"
-"""The values of the column `state` of the table `topologies`."""
 _RESULT: Final = pa.schema(
     [("table", pa.string()), *{field.name: field for name in MADE for field in TABLES[name]}.values()]
 )

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
+from muster.pipeline.episodes.claims import OF_STREAMS
 from muster.pipeline.explain.inputs import Log, inputs_of, log_of_path
 from muster.pipeline.frames import in_this_process
 from muster.pipeline.schema import DECODED
@@ -106,6 +107,21 @@ def test_rebalances_have_causes_and_count_partitions(tables: Tables) -> None:
     }
     assert {row["protocol_type"] for row in tables["generations"]} == {"streams"}
     assert {row["end_cause"] for row in of(tables, "memberships", "ends")} == {"left"}
+
+
+def test_what_the_verdicts_say(log: Log) -> None:
+    with in_this_process():
+        inputs = inputs_of(log)
+        rows = {row["group"]: row for row in build(inputs, ("verdicts",))["verdicts"].toArrow().to_pylist()}
+    has_events = inputs.events is not None
+    assert rows["waits"]["kind"] == "topics_not_ready"
+    why = ": Source topics nope are missing" if has_events else ", perhaps because the source topic nope is missing"
+    assert rows["waits"]["verdict"].endswith(why)
+    # the topic came after some seconds
+    assert rows["late"]["level"] == "fine"
+    # without events, nobody knows that the members left because of an error
+    assert rows["ends"]["kind"] == ("application_ended" if has_events else None)
+    assert not {claim["rule"] for claim in rows["count"]["claims"]} & {*OF_STREAMS}
 
 
 def test_the_what_if_has_no_streams_groups(log: Log) -> None:

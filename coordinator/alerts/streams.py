@@ -1,0 +1,49 @@
+"""What the events of a streams group say about its topics and its end, for the rules of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
+from muster.pipeline.episodes.stream_facts import NOT_READY, SHUTDOWN, Streams, Topics
+
+
+class StreamReports:
+    """The topics that are not ready, and the last shutdown of the application."""
+
+    __slots__ = ("_shutdown", "_unready")
+
+    def __init__(self) -> None:
+        self._unready: Topics | None = None
+        self._shutdown: Topics | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything is worth remembering."""
+        return self._unready is not None or self._shutdown is not None
+
+    def feed(self, event: Event, wall_ms: int) -> None:
+        """Take an event; those of other kinds are ignored."""
+        facts: Mapping[str, Any] = event.facts
+        if event.kind == events.TOPICS_NOT_READY:
+            from_ms = wall_ms if self._unready is None else self._unready.from_ms
+            self._unready = Topics(NOT_READY, from_ms, None, why=facts["detail"])
+        elif event.kind == events.APPLICATION_SHUTDOWN:
+            self._shutdown = Topics(SHUTDOWN, wall_ms, None, client=facts["member"].client_id)
+        elif event.kind in (events.TOPICS_READY, events.GROUP_DELETED) or _is_empty(event):
+            self._unready = None
+
+    def forget(self, before_ms: int) -> None:
+        """Forget a shutdown that is too old."""
+        if self._shutdown is not None and self._shutdown.from_ms < before_ms:
+            self._shutdown = None
+
+    def facts(self) -> Streams:
+        """What the rules read."""
+        return Streams((), [one for one in (self._unready, self._shutdown) if one is not None])
+
+
+def _is_empty(event: Event) -> bool:
+    return event.kind == events.EPOCH_BUMPED and not event.facts["members"]

@@ -1,0 +1,45 @@
+"""Alerts about streams groups, from events: topics that are not ready, and applications that were ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.coordinator.alerts.group_watch import KEPT_MS
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event, MemberFacts
+from tests.coordinator.alerts.story import MINUTE, SECOND, Story
+
+NOT_READY = {"topology_epoch": 0, "code": 1, "detail": "Source topics t are missing."}
+
+
+def after(story: Story, kind: str, **facts: Any) -> Story:
+    story.watch.feed(Event(kind, "g", facts), story.now_ms)
+    return story
+
+
+def test_topics_that_are_not_ready_are_an_alert_until_they_are() -> None:
+    story = after(Story("web-1"), events.TOPICS_NOT_READY, **NOT_READY)
+    assert story.later(10 * SECOND).rules() == []
+    after(story, events.TOPICS_NOT_READY, **{**NOT_READY, "detail": "Internal topics are missing: s"})
+    assert story.later(10 * SECOND).rules() == ["topics_not_ready"]
+    assert story.texts()[0].endswith(": Internal topics are missing: s")
+    assert not story.watch.is_idle(story.now_ms)
+    assert after(story, events.TOPICS_READY, topology_epoch=0, took_ms=20_000).rules() == []
+
+
+def test_an_empty_group_waits_for_no_topics() -> None:
+    story = after(Story("web-1"), events.TOPICS_NOT_READY, **NOT_READY)
+    after(story, events.EPOCH_BUMPED, epoch=3, members=1, cause=events.LEFT, trigger=None, topics=[], state="NotReady")
+    assert story.later(MINUTE).rules() == ["topics_not_ready"]
+    after(story, events.EPOCH_BUMPED, epoch=4, members=0, cause=events.LEFT, trigger=None, topics=[], state="NotReady")
+    assert "topics_not_ready" not in story.rules()
+
+
+def test_an_application_that_was_ended_is_an_alert_for_an_hour() -> None:
+    member = MemberFacts("m", None, "app-1-StreamThread-1-consumer", "/h", 1, 1, (), None, None, None, b"")
+    story = after(Story("web-1"), events.APPLICATION_SHUTDOWN, member=member)
+    assert "application_ended" in story.rules()
+    assert any(text.startswith("app-1 had an error") for text in story.texts())
+    assert "application_ended" not in story.later(61 * MINUTE).rules()
+    story.watch.is_idle(story.later(KEPT_MS).now_ms)
+    assert not story.watch.streams.is_known
