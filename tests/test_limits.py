@@ -187,6 +187,7 @@ INNER = {
     "groups/consumer/member.FEW",
     "groups/consumer/replay.MAX_SHARED_NAMES",
     "groups/consumer/target.AT_ONCE",
+    "groups/streams/target.AT_ONCE",
     "groups/common/topic_hashes.FEW_PARTITIONS",
     "groups/common/topic_hashes.TOPICS_KEPT",
     "groups/common/topic_hashes.MAX_WITH_RACKS",

@@ -45,12 +45,14 @@ from muster.coordinator.groups.share import partition_states
 from muster.coordinator.groups.share import replay as share_replay
 from muster.coordinator.groups.share.commands import StatesCreated, StatesDeleted
 from muster.coordinator.groups.share.group import ShareGroup
+from muster.coordinator.groups.streams import computed_targets as streams_targets
 from muster.coordinator.groups.streams import describe as streams_describe
 from muster.coordinator.groups.streams import heartbeat as streams_heartbeat
 from muster.coordinator.groups.streams import leave as streams_leave
 from muster.coordinator.groups.streams import member as streams_member
 from muster.coordinator.groups.streams import replay as streams_replay
 from muster.coordinator.groups.streams.group import INITIAL_DELAY, StreamsGroup
+from muster.coordinator.groups.streams.target import TasksComputed
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, ExpiryCheck, LateAnswers
 from muster.coordinator.state_machine.interface import NO_LIMIT, Command, EndTransaction, Now, Reply, TransactionalBatch
 from muster.coordinator.state_machine.output import Output
@@ -198,6 +200,7 @@ HANDLERS: Final[Mapping[type, Callable[[Step, Any, Any], None]]] = {
     IntervalConfigured: lambda step, _, notice: step.state.configs.apply(notice),
     AssignmentComputed: lambda step, _, notice: computed_targets.computed(step, notice),
     AnswersDue: lambda step, _, notice: computed_targets.answer(step, notice),
+    TasksComputed: lambda step, _, notice: streams_targets.computed(step, notice),
     TopicsFound: lambda step, _, notice: topics.apply_resolved_patterns(step, notice),
     UpgradePrepared: _upgrade_prepared,
     StatesCreated: lambda step, _, result: partition_states.created(step, result),
@@ -327,6 +330,7 @@ Notice: TypeAlias = (
     TopicsChanged
     | AssignmentComputed
     | AnswersDue
+    | TasksComputed
     | TopicsFound
     | UpgradePrepared
     | GroupConfigured

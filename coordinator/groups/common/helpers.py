@@ -12,7 +12,7 @@ class Helpers(NamedTuple):
     """The functions for work outside the core. Each gets a message; the core gets the result as a command."""
 
     compute: Callable[[Message], object]
-    """Computes the target assignment of a consumer group."""
+    """Computes the target assignment of a consumer group, or the targets of a streams group."""
     search: Callable[[Message], object]
     """Finds the topics that regular expressions match."""
     later: Callable[[Message], object] | None = None

@@ -5,17 +5,17 @@ Kafka: StreamsGroup. The functions of `replay` set all persistent fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from muster.assignors.sticky_tasks import Task
 from muster.coordinator.groups.common.epoch_group import CommittingGroup
 from muster.coordinator.groups.common.group import Partitions
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.streams.internal_topics import Configured
 from muster.coordinator.groups.streams.member import Description, Position, StreamsMember
 from muster.coordinator.groups.streams.records import record_keys
-from muster.coordinator.groups.streams.tasks import NO_EPOCHS, Held, Tasks
+from muster.coordinator.groups.streams.task_owners import TaskOwners, lacking
+from muster.coordinator.groups.streams.tasks import NO_EPOCHS, Tasks
 from muster.coordinator.groups.streams.topology import NO_TOPOLOGY, Topology
 from muster.coordinator.state_machine.deadlines import Due
 from muster.protocol.message import Message
@@ -45,42 +45,6 @@ class InitialDelay(Due):
     kind = INITIAL_DELAY
 
 
-class TaskOwners:
-    """The processes that have each task, or have not given it up yet. Copies may have several processes."""
-
-    __slots__ = ("active", "standby", "warmup")
-
-    def __init__(self) -> None:
-        self.active: dict[Task, str] = {}
-        self.standby: dict[Task, set[str]] = {}
-        self.warmup: dict[Task, set[str]] = {}
-
-    def add(self, held: Held, process_id: str) -> None:
-        """Note that the process has these tasks."""
-        for task in _tasks(held.active):
-            self.active[task] = process_id
-        for tasks, owners in ((held.standby, self.standby), (held.warmup, self.warmup)):
-            for task in _tasks(tasks):
-                owners.setdefault(task, set()).add(process_id)
-
-    def remove(self, held: Held, process_id: str) -> None:
-        """Note that the process has given up these tasks. A task that another process has since stays with it."""
-        for task in _tasks(held.active):
-            if self.active.get(task) == process_id:
-                del self.active[task]
-        for tasks, owners in ((held.standby, self.standby), (held.warmup, self.warmup)):
-            for task in _tasks(tasks):
-                processes = owners.get(task)
-                if processes is not None:
-                    processes.discard(process_id)
-                    if not processes:
-                        del owners[task]
-
-
-def _tasks(tasks: Mapping[str, Iterable[int]]) -> Iterable[Task]:
-    return [(name, number) for name, numbers in tasks.items() for number in numbers]
-
-
 class StreamsGroup(CommittingGroup[StreamsMember, Tasks]):
     """One streams group.
 
@@ -92,12 +56,12 @@ class StreamsGroup(CommittingGroup[StreamsMember, Tasks]):
     changelog offsets, and of their ends. `shutdown_by`: the member that asked for the end of the application.
     `endpoint_epoch` grows when an endpoint or its tasks change. `settling`: the facts for the history. `unready`: why
     the topics are not ready, and since when (monotonic ms), as far as the history has it. `delay`: the deadline of the
-    first targets.
+    first targets. `computing`: the request for targets that are being computed in the background.
     """
 
     __slots__ = (
-        "configured", "delay", "descriptions", "endpoint_epoch", "last_configs", "offsets", "owners", "settling",
-        "shutdown_by", "topology", "unready", "validated_epoch",
+        "computing", "configured", "delay", "descriptions", "endpoint_epoch", "last_configs", "offsets", "owners",
+        "settling", "shutdown_by", "topology", "unready", "validated_epoch",
     )  # fmt: skip
 
     kind = STREAMS
@@ -117,6 +81,7 @@ class StreamsGroup(CommittingGroup[StreamsMember, Tasks]):
         self.settling: Any = None
         self.unready: tuple[str, int] | None = None
         self.delay = InitialDelay(group_id)
+        self.computing: Any = None
 
     @property
     def state(self) -> str:
@@ -156,10 +121,10 @@ class StreamsGroup(CommittingGroup[StreamsMember, Tasks]):
     def move_member(self, member: StreamsMember, position: Position) -> None:
         """Set the position of a member."""
         process_id, before = member.description.process_id, member.position
-        self.owners.remove(before.assigned, process_id)
-        self.owners.remove(before.revoking, process_id)
-        self.owners.add(position.assigned, process_id)
-        self.owners.add(position.revoking, process_id)
+        for held in (before.assigned, before.revoking):
+            self.owners.remove(lacking(held, (position.assigned, position.revoking)), process_id)
+        for held in (position.assigned, position.revoking):
+            self.owners.add(held, process_id)
         member.position = position
 
     def remove_member(self, member_id: str) -> StreamsMember | None:

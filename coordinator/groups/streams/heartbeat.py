@@ -18,6 +18,7 @@ from muster.coordinator.groups.common.state import Step, pack, size_of, tombston
 from muster.coordinator.groups.common.topic_hashes import hash_of_topics
 from muster.coordinator.groups.streams import answers, checks, history, leave, records, target
 from muster.coordinator.groups.streams.answers import Beaten
+from muster.coordinator.groups.streams.computed_targets import request_targets
 from muster.coordinator.groups.streams.group import STABLE, MemberOffsets, StreamsGroup, streams_group
 from muster.coordinator.groups.streams.internal_topics import Configured, InternalTopic, Status, configure
 from muster.coordinator.groups.streams.member import (
@@ -31,7 +32,7 @@ from muster.coordinator.groups.streams.member import (
     StreamsMember,
 )
 from muster.coordinator.groups.streams.reconcile import Goal, next_position
-from muster.coordinator.groups.streams.target import ComputedTarget
+from muster.coordinator.groups.streams.target import ComputedTarget, TasksWanted
 from muster.coordinator.groups.streams.tasks import NO_TASKS, Tasks, has_same_tasks, sets_of
 from muster.coordinator.groups.streams.topology import NO_TOPOLOGY, Topology, value_of
 from muster.coordinator.state_machine.deadlines import NEVER
@@ -43,6 +44,8 @@ from muster.protocol.messages.streams_group_heartbeat import (
     TaskOffset,
 )
 
+_INTERVAL: Final = "Assignment delayed due to the configured assignment interval."
+_COMPUTED: Final = "Assignment delayed because it is being computed."
 _ENDS: Final = (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH)
 
 
@@ -90,11 +93,14 @@ class _Sender(NamedTuple):
 
 
 class _Reached(NamedTuple):
-    """The targets that are in force after a heartbeat. `computed`: None if they were not computed now."""
+    """The targets that are in force after a heartbeat. `computed`: None if they were not computed now. `wanted`: the
+    request for targets that are to be computed in the background.
+    """
 
     epoch: int
     its: Tasks
     computed: ComputedTarget | None = None
+    wanted: TasksWanted | None = None
 
 
 def _beat(
@@ -155,6 +161,8 @@ def _beat(
         history.topics_checked(step, recorded, topology.epoch, configured.status)
     if is_shutdown:
         history.shut_down(step, recorded, recorded.members[sender.member_id])
+    if reached.wanted is not None:
+        request_targets(step, recorded, reached.wanted)
     command.missing.update(configured.missing)
     # As on Kafka, a group that this heartbeat has created forgets everything that has no record.
     if offsets is not None and not is_created:
@@ -326,24 +334,29 @@ def _reach(
         detail = "Assignment delayed due to the configured initial rebalance delay."
         statuses.append(Status(answers.ASSIGNMENT_DELAYED, detail))
         return _Reached(group.assignment_epoch, NO_TASKS)
-    if replaced is not None:
-        before = {**before, sender.member_id: before.get(replaced.member_id, NO_TASKS)}
-    mine = before.get(sender.member_id, NO_TASKS)
+    mine = before.get(sender.member_id if replaced is None else replaced.member_id, NO_TASKS)
     if group.assignment_epoch >= epoch.number:
         return _Reached(group.assignment_epoch, mine)
     if epoch.is_refined:
         made.append(records.target_epoch(group_id, epoch.number, group.assignment_ms))
         return _Reached(epoch.number, mine)
+    if group.computing is not None:
+        statuses.append(Status(answers.ASSIGNMENT_DELAYED, _COMPUTED))
+        return _Reached(group.assignment_epoch, mine)
     if not target.is_in_time(step, group):
-        detail = "Assignment delayed due to the configured assignment interval."
-        statuses.append(Status(answers.ASSIGNMENT_DELAYED, detail))
+        statuses.append(Status(answers.ASSIGNMENT_DELAYED, _INTERVAL))
         return _Reached(group.assignment_epoch, mine)
     one = target.Candidate(
         sender.member_id, description, sender.position.assigned, {} if epoch.offsets is None else epoch.offsets[0]
     )
-    members = target.candidates(group, one, None if replaced is None else replaced.member_id)
-    computed = target.compute(step, group, epoch.number, members, before, epoch.configured, epoch.configs)
+    old_id = None if replaced is None else replaced.member_id
+    wanted = target.wanted(group, epoch.number, epoch.configured, epoch.configs, one, old_id)
+    if step.state.helpers is not None and wanted.is_large():
+        statuses.append(Status(answers.ASSIGNMENT_DELAYED, _COMPUTED))
+        return _Reached(group.assignment_epoch, mine, None, wanted)
+    computed = target.compute(wanted)
     made += computed.records
+    made.append(records.target_epoch(group_id, epoch.number, step.now.wall_ms))
     return _Reached(epoch.number, computed.targets[sender.member_id], computed)
 
 

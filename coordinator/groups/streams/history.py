@@ -15,7 +15,7 @@ from muster.coordinator.groups.streams.group import STREAMS, StreamsGroup
 from muster.coordinator.groups.streams.internal_topics import Status
 from muster.coordinator.groups.streams.member import Position, StreamsMember
 from muster.coordinator.groups.streams.target import ASSIGNOR, ComputedTarget
-from muster.coordinator.groups.streams.tasks import Tasks
+from muster.coordinator.groups.streams.tasks import NO_EPOCHS, TaskEpochs
 
 
 class Before(NamedTuple):
@@ -109,9 +109,8 @@ def target_assigned(step: Step, group: StreamsGroup, computed: ComputedTarget) -
     topology = group.topology
     names = {} if topology is None else {name.encode(): f"subtopology {name}" for name in topology.subtopologies}
     topics = 0 if topology is None else len(topology.of_source)
-    changes = [(one, _rows(before), _rows(its)) for one, before, its in computed.changes]
     image = TopicsImage({}, 0, names)
-    epoch_history.target_assigned(step, group, group.settling, ASSIGNOR.name, topics, changes, image)
+    epoch_history.target_assigned(step, group, group.settling, ASSIGNOR.name, topics, computed.changes, image)
 
 
 def topics_checked(step: Step, group: StreamsGroup, topology_epoch: int, status: Status | None) -> None:
@@ -137,22 +136,19 @@ def shut_down(step: Step, group: StreamsGroup, member: StreamsMember) -> None:
     step.event(events.APPLICATION_SHUTDOWN, group.group_id, member=member.facts(_session_ms(step, group)))
 
 
-def _rows(tasks: Tasks) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
-    return tuple([(name.encode(), tuple(sorted(its))) for name, its in sorted(tasks.active.items())])
-
-
 def moved(step: Step, group: StreamsGroup, member: StreamsMember, before: Position) -> None:
     """Note a member's new position. Report the end of the rebalance when all members have reached their targets."""
     settling: Settling | None = group.settling
     if settling is None:
         return
-    had, has, now_ms = _active(before), _active(member.position), step.now.mono_ms
-    for task in has - had:
+    had, has, now_ms = before.assigned.active, member.position.assigned.active, step.now.mono_ms
+    lost, gained = _lacking(had, has), _lacking(has, had)
+    for task in gained:
         settling.paused_ms += now_ms - settling.freed_ms.pop(task, now_ms)
-    settling.freed_ms.update(dict.fromkeys(had - has, now_ms))
-    settling.revoked += len(had - has)
-    settling.assigned += len(has - had)
-    if had != has:
+    settling.freed_ms.update(dict.fromkeys(lost, now_ms))
+    settling.revoked += len(lost)
+    settling.assigned += len(gained)
+    if lost or gained:
         settling.moved.add(member.member_id)
         settling.changed = len(settling.moved)
     epoch = group.assignment_epoch
@@ -163,5 +159,6 @@ def moved(step: Step, group: StreamsGroup, member: StreamsMember, before: Positi
     epoch_history.reconciled(step, group, settling, ASSIGNOR.name, tasks)
 
 
-def _active(position: Position) -> set[Task]:
-    return {(name, number) for name, its in position.assigned.active.items() for number in its}
+def _lacking(tasks: TaskEpochs, others: TaskEpochs) -> list[Task]:
+    """The active tasks that are not among the others."""
+    return [(name, number) for name, its in tasks.items() for number in its.keys() - others.get(name, NO_EPOCHS).keys()]

@@ -23,8 +23,8 @@ MISSING_SOURCE_TOPICS: Final = 1
 INCORRECTLY_PARTITIONED_TOPICS: Final = 2
 MISSING_INTERNAL_TOPICS: Final = 3
 """The status codes of topics in a heartbeat's answer."""
-MAX_TASKS: Final = 5_000
-"""The most tasks of an application. Their assignment takes some 50 ms."""
+MAX_TASKS: Final = 20_000
+"""The most tasks of an application. If one member has all of them, a heartbeat that moves them takes some 10 ms."""
 MAX_NAMED: Final = 3
 """At most this many topics are named in a status."""
 

@@ -9,7 +9,8 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.refusal import Refused
 from muster.coordinator.groups.common.state import Step
-from muster.coordinator.groups.streams import checks, history, records, target
+from muster.coordinator.groups.streams import checks, history, records
+from muster.coordinator.groups.streams.computed_targets import bring_up_to_date
 from muster.coordinator.groups.streams.group import StreamsGroup
 from muster.coordinator.groups.streams.member import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -97,14 +98,7 @@ def on_revocation_deadline(step: Step, group: StreamsGroup, deadline: Due) -> No
 
 def on_delay_deadline(step: Step, group: StreamsGroup, _: Due) -> None:
     """Compute the first targets of a group. If its topics are not known yet, the next heartbeat computes them."""
-    if not group.members or group.configured is None or group.epoch <= group.assignment_epoch:
-        return
-    if not target.is_in_time(step, group):
-        return
-    members = target.candidates(group, None, None)
-    computed = target.compute(step, group, group.epoch, members, group.targets, group.configured, group.last_configs)
-    step.record_all(list(computed.records))
-    history.target_assigned(step, group, computed)
+    bring_up_to_date(step, group)
 
 
 def _remove(step: Step, group: StreamsGroup, member: StreamsMember, cause: str) -> None:

@@ -7,12 +7,11 @@ with its member: only its role changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from muster.assignors.sticky_tasks import Task
 from muster.coordinator.groups.common.refusal import Refused
-from muster.coordinator.groups.streams.group import TaskOwners
 from muster.coordinator.groups.streams.member import (
     STABLE,
     UNKNOWN,
@@ -20,8 +19,8 @@ from muster.coordinator.groups.streams.member import (
     UNREVOKED_TASKS,
     Position,
 )
+from muster.coordinator.groups.streams.task_owners import TaskOwners, process_copies
 from muster.coordinator.groups.streams.tasks import (
-    NO_EPOCHS,
     NO_NUMBERS,
     NOT_ANY,
     Held,
@@ -29,6 +28,7 @@ from muster.coordinator.groups.streams.tasks import (
     TaskSets,
     has_any,
     merged,
+    without_epochs,
 )
 from muster.protocol.errors import ErrorCode
 
@@ -79,13 +79,14 @@ class _Difference(NamedTuple):
 
 
 def _difference(
-    current: Mapping[str, frozenset[int]], target: TaskSets, is_held: Callable[[Task], bool]
+    current: Mapping[str, frozenset[int]], target: TaskSets, held_elsewhere: Callable[[str, Collection[int]], set[int]]
 ) -> _Difference:
     kept, revoked, gained, waits = Sets(), Sets(), Sets(), False
     for name in {**target, **current}:
         has, wants = current.get(name, NO_NUMBERS), target.get(name, NO_NUMBERS)
-        free = {number for number in wants - has if not is_held((name, number))}
-        waits |= len(free) < len(wants - has)
+        lacks = wants - has
+        free = lacks - held_elsewhere(name, lacks) if lacks else lacks
+        waits |= len(free) < len(lacks)
         for made, numbers in ((kept, has & wants), (revoked, has - wants), (gained, free)):
             if numbers:
                 made[name] = set(numbers)
@@ -94,13 +95,12 @@ def _difference(
 
 def _computed(position: Position, epoch: int, goal: Goal) -> Position:
     held = position.assigned
-    is_held_active, is_held_standby, is_held_warmup = _holders(held, goal)
-    active = _difference(
-        {name: frozenset(its) for name, its in held.active.items()}, goal.target.active, is_held_active
-    )
-    standby = _difference(held.standby, goal.target.standby, is_held_standby)
-    warmup = _difference(held.warmup, goal.target.warmup, is_held_warmup)
-    _take_roles({name: frozenset(its) for name, its in held.active.items()}, standby, None)
+    held_active, held_standby, held_warmup = _holders(held, goal)
+    had_active = without_epochs(held.active)
+    active = _difference(had_active, goal.target.active, held_active)
+    standby = _difference(held.standby, goal.target.standby, held_standby)
+    warmup = _difference(held.warmup, goal.target.warmup, held_warmup)
+    _take_roles(had_active, standby, None)
     _take_roles(held.standby, warmup, standby)
     _take_roles(held.warmup, standby, warmup)
     for copies, change in ((held.standby, standby), (held.warmup, warmup)):
@@ -133,41 +133,43 @@ def _computed(position: Position, epoch: int, goal: Goal) -> Position:
     return Position(goal.epoch, position.epoch, state, merged(kept, gained), NOT_ANY)
 
 
-def _holders(held: Held, goal: Goal) -> tuple[Callable[[Task], bool], Callable[[Task], bool], Callable[[Task], bool]]:
-    """For each kind of task: whether a task that the member is to get is still held elsewhere."""
+_Elsewhere = Callable[[str, Collection[int]], set[int]]
+"""Which tasks of a subtopology are still held elsewhere."""
+
+
+def _holders(held: Held, goal: Goal) -> tuple[_Elsewhere, _Elsewhere, _Elsewhere]:
+    """For each kind of task: which of the tasks that the member is to get are still held elsewhere."""
     owners, process_id = goal.owners, goal.process_id
 
-    def runs(task: Task) -> bool:
-        return owners.active.get(task) == process_id
+    def other_standby(name: str, numbers: Collection[int]) -> set[int]:
+        return process_copies(owners.standby, name, numbers, process_id).difference(held.standby.get(name, ()))
 
-    def has_other_standby(task: Task) -> bool:
-        return process_id in owners.standby.get(task, ()) and task[1] not in held.standby.get(task[0], NO_NUMBERS)
+    def other_warmup(name: str, numbers: Collection[int]) -> set[int]:
+        return process_copies(owners.warmup, name, numbers, process_id).difference(held.warmup.get(name, ()))
 
-    def has_other_warmup(task: Task) -> bool:
-        return process_id in owners.warmup.get(task, ()) and task[1] not in held.warmup.get(task[0], NO_NUMBERS)
+    def held_active(name: str, numbers: Collection[int]) -> set[int]:
+        return owners.has_active(name, numbers) | other_standby(name, numbers) | other_warmup(name, numbers)
 
-    def is_held_active(task: Task) -> bool:
-        return task in owners.active or has_other_standby(task) or has_other_warmup(task)
+    def held_standby(name: str, numbers: Collection[int]) -> set[int]:
+        runs_elsewhere = owners.runs(name, numbers, process_id).difference(held.active.get(name, ()))
+        mine = process_copies(owners.standby, name, numbers, process_id)
+        return runs_elsewhere | mine | other_warmup(name, numbers)
 
-    def is_held_standby(task: Task) -> bool:
-        runs_elsewhere = runs(task) and task[1] not in held.active.get(task[0], NO_EPOCHS)
-        return runs_elsewhere or process_id in owners.standby.get(task, ()) or has_other_warmup(task)
+    def held_warmup(name: str, numbers: Collection[int]) -> set[int]:
+        mine = process_copies(owners.warmup, name, numbers, process_id)
+        return owners.runs(name, numbers, process_id) | other_standby(name, numbers) | mine
 
-    def is_held_warmup(task: Task) -> bool:
-        return runs(task) or has_other_standby(task) or process_id in owners.warmup.get(task, ())
-
-    return is_held_active, is_held_standby, is_held_warmup
+    return held_active, held_standby, held_warmup
 
 
 def _take_roles(had: TaskSets, into: _Difference, out_of: _Difference | None) -> None:
     """Give the member the new role of tasks that it had in another role, at once."""
     for name, numbers in had.items():
-        for number in sorted(numbers):
-            if number in into.gained.get(name, ()):
-                _discard(into.gained, name, number)
-                into.kept.setdefault(name, set()).add(number)
-                if out_of is not None:
-                    _discard(out_of.revoked, name, number)
+        for number in sorted(numbers.intersection(into.gained.get(name, ()))):
+            _discard(into.gained, name, number)
+            into.kept.setdefault(name, set()).add(number)
+            if out_of is not None:
+                _discard(out_of.revoked, name, number)
 
 
 def _promoted(copies: TaskSets, target: Tasks) -> list[Task]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import structlog
 
@@ -22,6 +22,8 @@ from muster.coordinator.groups.consumer.commands import (
     UpgradeWanted,
 )
 from muster.coordinator.groups.consumer.prepared_target import compute
+from muster.coordinator.groups.streams.target import TasksComputed, TasksWanted
+from muster.coordinator.groups.streams.target import computed as compute_tasks
 from muster.coordinator.runtime.group_coordinator.share_states import change_states
 from muster.coordinator.share_state.persister import Persister
 from muster.coordinator.system.jobs import Job, JobQueue, OffloadedWork
@@ -31,7 +33,7 @@ from muster.protocol.message import Message
 log = structlog.get_logger("muster.groups")
 
 Notify = Callable[[Any], object]
-"""A function that gives the shard's core an AssignmentComputed, TopicsFound, AnswersDue, or UpgradePrepared."""
+"""A function that gives the shard's core the result of work, such as an AssignmentComputed or TasksComputed."""
 NAMES_AT_ONCE = 200
 
 
@@ -77,13 +79,18 @@ def helpers(
     )
 
 
-def _compute(assignors: Mapping[str, Assignor], wanted: AssignmentWanted) -> Job[AssignmentComputed]:
+def _compute(
+    assignors: Mapping[str, Assignor], wanted: AssignmentWanted | TasksWanted
+) -> Job[AssignmentComputed | TasksComputed]:
     try:
-        computed: AssignmentComputed = yield OffloadedWork(partial(compute, wanted, assignors[wanted.assignor]))
+        if isinstance(wanted, TasksWanted):
+            work: Callable[[], AssignmentComputed | TasksComputed] = partial(compute_tasks, wanted)
+        else:
+            work = partial(compute, wanted, assignors[wanted.assignor])
+        return cast("AssignmentComputed | TasksComputed", (yield OffloadedWork(work)))
     except Exception as error:  # noqa: BLE001 - an assignor may be the user's
         log.error("no target assignment", group=wanted.group_id, assignor=wanted.assignor, error=repr(error))
-        return AssignmentComputed(wanted, None)
-    return computed
+        return TasksComputed(wanted, None) if isinstance(wanted, TasksWanted) else AssignmentComputed(wanted, None)
 
 
 def _read(wanted: UpgradeWanted) -> Job[UpgradePrepared]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from muster.coordinator.groups.common.helpers import Helpers
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.streams import target
 from muster.coordinator.groups.streams.group import StreamsGroup, streams_group
 from muster.coordinator.groups.streams.heartbeat import HeartbeatCommand
+from muster.coordinator.groups.streams.target import TasksComputed, TasksWanted
 from muster.coordinator.state_machine.interface import Client, Record
 from muster.protocol.messages.streams_group_heartbeat import KeyValue as Tag
 from muster.protocol.messages.streams_group_heartbeat import (
@@ -29,13 +32,20 @@ Tasks = str
 
 
 class StreamsGroupHarness(GroupHarness):
-    """A `GroupHarness` for streams groups, without delays of assignments."""
+    """A `GroupHarness` for streams groups, without delays of assignments. With `helped`, `offloaded` has the requests
+    for targets that the core gives away.
+    """
 
-    def __init__(self, *, image: TopicsImage | None = None, **settings: Any) -> None:
+    def __init__(self, *, image: TopicsImage | None = None, helped: bool = False, **settings: Any) -> None:
         settings.setdefault("group_streams_assignment_interval_ms", 0)
         settings.setdefault("group_streams_initial_rebalance_delay_ms", 0)
         super().__init__(**settings)
         self.missing: Mapping[str, Any] = {}
+        self.offloaded: list[TasksWanted] = []
+        if helped:
+            helpers = Helpers(self.offloaded.append, self.offloaded.append)  # type: ignore[arg-type]  # of this type
+            self.core = GroupCore(self.settings, self.core.state.image, helpers=helpers)
+            self.core.loaded(self.now)
         self.change_topics(image or topics(t=3, u=2))
 
     def heartbeat(
@@ -75,6 +85,21 @@ class StreamsGroupHarness(GroupHarness):
         self.settle()
         self.missing = command.missing
         return self.reply(self.asked)
+
+    def collect(self, output: Any) -> Any:
+        for respond, response in output.replies:
+            if isinstance(response, TasksWanted):
+                respond(response)
+        output.replies = [one for one in output.replies if not isinstance(one[1], TasksWanted)]
+        return super().collect(output)
+
+    def compute(self) -> TasksComputed:
+        """The result of the first request that the core gave away."""
+        return target.computed(self.offloaded.pop(0))
+
+    def notify(self, result: TasksComputed) -> None:
+        """Give the core a result."""
+        self.collect(self.core.handle(result, self.now, self.max_bytes))
 
     def change_topics(self, image: TopicsImage) -> None:
         """Give the core these topics."""

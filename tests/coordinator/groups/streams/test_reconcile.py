@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.groups.streams.group import TaskOwners
 from muster.coordinator.groups.streams.member import STABLE, UNRELEASED_TASKS, UNREVOKED_TASKS, Position
 from muster.coordinator.groups.streams.reconcile import Goal, next_position
+from muster.coordinator.groups.streams.task_owners import TaskOwners
 from muster.coordinator.groups.streams.tasks import Held, Tasks, without_epochs
 
 
@@ -119,7 +119,7 @@ def test_two_members_of_a_process_may_have_had_one_copy() -> None:
     owners.add(held(standby="1"), "q")
     for _ in range(2):
         owners.remove(held("0", "1", "2"), "p")
-    assert (owners.active, owners.standby, owners.warmup) == ({}, {("0", 1): {"q"}}, {})
+    assert (owners.active, owners.standby, owners.warmup) == ({}, {"0": {1: {"q"}}}, {})
     owners.add(held("0"), "q")
     owners.remove(held("0"), "p")
-    assert owners.active == {("0", 0): "q"}
+    assert owners.active == {"0": {0: "q"}}

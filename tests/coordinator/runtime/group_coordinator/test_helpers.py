@@ -19,6 +19,10 @@ from muster.coordinator.groups.consumer.commands import (
     UpgradeWanted,
 )
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.streams.internal_topics import Configured, ConfiguredSubtopology
+from muster.coordinator.groups.streams.member import Description
+from muster.coordinator.groups.streams.target import Candidate, TasksWanted
+from muster.coordinator.groups.streams.tasks import NOT_ANY, Tasks
 from muster.coordinator.runtime.group_coordinator.background_work import helpers
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.state_machine.interface import Client
@@ -40,6 +44,22 @@ def test_a_classic_group_is_decoded_offloaded_and_the_core_is_notified() -> None
     read(UpgradeWanted(beat, lambda: "what was read"))
     read(UpgradeWanted(beat, partial(int, "no number")))
     assert notices == [UpgradePrepared(beat, "what was read"), UpgradePrepared(beat, None)]
+
+
+def test_targets_of_a_streams_group_are_computed_offloaded_and_the_core_is_notified() -> None:
+    notices: list[Any] = []
+    compute: Any = helpers(JobQueue(ManualClock()), notices.append).compute
+    topology = Configured(0, {"0": ConfiguredSubtopology(2, ("t",), {}, (), {})}, {}, None)
+    member = Candidate("A", Description(process_id="p"), NOT_ANY)
+    wanted = TasksWanted("g", 2, {"A": member}, 16, None, {}, topology, 0)
+    compute(wanted)
+    (made,) = notices
+    assert made.wanted is wanted
+    assert made.computed.targets == {"A": Tasks({"0": frozenset([0, 1])})}
+    with capture_logs() as lines:
+        compute(TasksWanted("g", 2, {"A": member}, 16, "nobody", {}, topology, 0))
+    assert notices[1].computed is None
+    assert [(one["event"], one["assignor"]) for one in lines] == [("no target assignment", "sticky")]
 
 
 def test_a_delayed_notification_reaches_the_core_in_the_next_iteration() -> None:
