@@ -253,6 +253,7 @@ INNER = {
     "server/group_views.MAX_NAMED",
     "share/partition.MANY_RUNS",
     "share/sessions.MAX_EPOCH",
+    "runtime/share_partitions/led_partition.FEW_ROWS",
     "runtime/share_partitions/share_partitions.LOADS_AT_ONCE",
     "runtime/routing.LOAD_AT_ONCE_MS",
     "runtime/replies.ANSWERS_AT_ONCE",

@@ -80,6 +80,8 @@ class _Acknowledging:
         self._rejected: set[int] = set()
         self._last: list[Batch] = []
         """The batches that had the records of the last acknowledgement."""
+        self._next = 0
+        """The index of the batch behind these."""
 
     def change(self) -> Change | None:
         if not self._runs:
@@ -105,7 +107,12 @@ class _Acknowledging:
         last = self._last
         if len(last) == 1 and last[0].first <= one.first and one.last <= last[0].last:
             return last  # as for most acknowledgements of many
-        partition = self._partition
+        partition, at = self._partition, self._next
+        if at < len(partition.batches):
+            batch = partition.batches[at]
+            if batch.first <= one.first and one.last <= batch.last:
+                self._next, self._last = at + 1, [batch]  # as for records that were produced alone
+                return self._last
         floor = partition.floor(one.first)
         if floor < 0 and one.first < partition.start_offset <= one.last:
             floor = partition.floor(partition.start_offset)
@@ -118,7 +125,7 @@ class _Acknowledging:
         if one.last > batches[-1].last:
             message = f"{_NOT_FOUND} The last offset in request is past acquired records."
             raise _Refused(message, ErrorCode.INVALID_REQUEST)
-        self._last = batches
+        self._next, self._last = floor + len(batches), batches
         return batches
 
     def _take_batch(self, one: Acknowledgement, batch: Batch) -> None:

@@ -162,7 +162,11 @@ class SharePartition:
 
     def insert(self, batch: Batch) -> None:
         """Add a batch at its place."""
-        self.batches.insert(bisect_left(self.batches, batch.first, key=_first), batch)
+        batches = self.batches
+        if not batches or batches[-1].first < batch.first:
+            batches.append(batch)
+        else:
+            batches.insert(bisect_left(batches, batch.first, key=_first), batch)
 
     @property
     def gap_is_open(self) -> bool:
@@ -273,14 +277,17 @@ class SharePartition:
                 batch.merge()
         return (is_durable or not change.may_fail) and self.move_start(), letters
 
-    def release(self, member: str) -> Change | None:
-        """Give back all records of a member whose share session has ended. None means that the member has none."""
+    def release(self, member: str, until_ms: int) -> Change | None:
+        """Give back the records of a member whose share session has ended. None means that the member has none.
+
+        Records with a lock that ends after `until_ms` stay: the member has acquired them in a new session.
+        """
         number, runs = self.begin(), []
         for batch in self.batches:
-            if any(run.state == ACQUIRED and run.member == member for run in batch.runs):
+            if any(_is_held(run, member, until_ms) for run in batch.runs):
                 self.divide_at_start(batch)
             for run in batch.runs:
-                if run.state == ACQUIRED and run.member == member:
+                if _is_held(run, member, until_ms):
                     self.change(run, self.release_event(run), number)
                     runs.append(run)
         return self.changed(number, runs) if runs else None
@@ -412,6 +419,15 @@ class Gap(NamedTuple):
 def row_of(run: Run) -> Row:
     """The row to persist for some records."""
     return Row(run.first, run.last, run.state, run.deliveries)
+
+
+def _is_held(run: Run, member: str, until_ms: int) -> bool:
+    return (
+        run.state == ACQUIRED
+        and run.member == member
+        and run.lock_until_ms is not None
+        and run.lock_until_ms <= until_ms
+    )
 
 
 def _has_ended(run: Run, now_ms: int) -> bool:

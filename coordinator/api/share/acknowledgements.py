@@ -51,6 +51,8 @@ class Acknowledgements:
         self._is_renewing = is_renewing
         self.outcomes: dict[Place, Outcome] = {}
         self._pending = 0
+        self._rows = 0
+        """How many rows were handled since the last step."""
         self._ended: PendingResult | None = None
 
     def making(self, node: Node, shares: SharePartitions, context: RequestContext, asked: Iterable[Asked]) -> Job[None]:
@@ -82,7 +84,7 @@ class Acknowledgements:
             return ErrorCode.UNKNOWN_TOPIC_ID
         end = -1
         for number, batch in enumerate(batches):
-            if number > PLAIN_ROWS:
+            if number and not number % PLAIN_ROWS:
                 yield None
             if batch.first_offset < end or not self._is_valid(batch):
                 return ErrorCode.INVALID_REQUEST
@@ -108,14 +110,19 @@ class Acknowledgements:
             self.outcomes[place] = code, error_message(code)
             return
         some: list[Acknowledgement] = []
+        records = 0
         for one in batches:
             some.append(Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types))
-            if sum(len(one.types) for one in some) > PLAIN_ROWS:
+            records += len(one.acknowledge_types)
+            self._rows += len(one.acknowledge_types)
+            if self._rows > PLAIN_ROWS:
+                self._rows = 0
                 yield None
+        is_large = records > PLAIN_ROWS or share.core.has_many_runs
         self._pending += 1
         write = share.acknowledge(self._member_id, some, partial(self._done, place))
         try:
-            if len(some) > PLAIN_ROWS:
+            if is_large:
                 yield None  # to make a change of many rows, and to write it, takes two turns of the event loop
         finally:
             write()  # also for a client that is gone

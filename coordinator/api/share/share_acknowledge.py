@@ -35,7 +35,7 @@ def handle_share_acknowledge(
     yield from made.making(node, shares, context, _asked(request))
     yield from made.ended()
     if request.share_session_epoch == FINAL_EPOCH:
-        shares.end_session(group_id, member_id)
+        yield from shares.end_session(group_id, member_id)
     topics: dict[bytes, list[PartitionData]] = {}
     hints: set[Hint] = set()
     for place, (error_code, text) in made.outcomes.items():

@@ -99,7 +99,7 @@ def _serve(node: Node, context: RequestContext, request: ShareFetchRequest, take
     yield from _add_outcomes(response, made)
     response.acquisition_lock_timeout_ms = shares.config(group_id).partition.lock_ms
     if request.share_session_epoch == FINAL_EPOCH:
-        shares.end_session(group_id, member_id)
+        yield from shares.end_session(group_id, member_id)
     return response
 
 

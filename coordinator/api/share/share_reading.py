@@ -173,7 +173,7 @@ class ShareReading:
         got: set[LedSharePartition] = set()
         try:
             for number, (row, share) in enumerate(wanted):
-                if number > PLAIN_ROWS:
+                if number > PLAIN_ROWS or share.core.has_many_runs:
                     yield None
                 if share.failure is not None:
                     self._failed[row] = share.failure.error_code
@@ -281,7 +281,7 @@ class ShareReading:
         """Acquire records of each partition, as long as the limit of records is not reached."""
         left = self._terms.max_records
         for number, read in enumerate(reads):
-            if number > PLAIN_ROWS:
+            if number > PLAIN_ROWS or read.share.core.has_many_runs:
                 yield None
             data = PartitionData(read.row.place.partition)
             if isinstance(read.error, OffsetOutOfRange):

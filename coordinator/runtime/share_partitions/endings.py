@@ -7,6 +7,7 @@ this count.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -39,7 +40,10 @@ class Held(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """Why deliveries ended. `member`: who held the records; None: `holders` says so, or nobody held them."""
+    """Why deliveries ended. `member`: who held the records; None: `holders` says so, or nobody held them.
+
+    `holders` are in the order of offsets.
+    """
 
     cause: str
     member: str | None = None
@@ -49,7 +53,12 @@ class Ending(NamedTuple):
         """Who held a record."""
         if self.member is not None:
             return self.member
-        return next((one.member for one in self.holders if one.first <= offset <= one.last), None)
+        at = bisect_right(self.holders, offset, key=_first) - 1
+        return self.holders[at].member if at >= 0 and offset <= self.holders[at].last else None
+
+
+def _first(held: Held) -> int:
+    return held.first
 
 
 class _Failed(NamedTuple):
@@ -110,19 +119,22 @@ class Endings:
         """
         if now_ms - self._began_ms >= SECOND_MS:
             self._began_ms, self._reported = now_ms, 0
+        newest = None
         for first, last, state, deliveries in change.rows:
             cause = REJECTED if first in change.rejected else ending.cause
             is_gone = state == ARCHIVED and deliveries < limit and cause not in NEVER_GONE
             if state == ACKNOWLEDGED or is_gone:
                 continue
-            failed = _Failed(group_id, place, first, last, deliveries, cause, ending.holder(first), state)
             if self._reported >= EVENTS_A_SECOND:
-                self._left_out += failed.records
-                self._newest = failed
+                self._left_out += last - first + 1
+                newest = first, last, deliveries, cause, state
                 continue
             self._reported += 1
             left_out, self._left_out, self._newest = self._left_out, 0, None
-            yield failed.event(left_out)
+            yield _Failed(group_id, place, first, last, deliveries, cause, ending.holder(first), state).event(left_out)
+        if newest is not None:
+            first, last, deliveries, cause, state = newest
+            self._newest = _Failed(group_id, place, first, last, deliveries, cause, ending.holder(first), state)
 
     @property
     def rest_due_ms(self) -> int | None:

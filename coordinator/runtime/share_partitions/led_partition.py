@@ -57,6 +57,8 @@ _HIDDEN: Final = frozenset((ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSU
 _HIDDEN_TEXT: Final = "Unable to complete operation due to server error."
 _NOT_WRITTEN: Final = "Error in write state RPC. "
 """The words with which Kafka begins the message of a failed write."""
+FEW_ROWS: Final = 50
+"""A change of more rows is made, written and ended in one turn of the event loop each."""
 REST_MS: Final = 1_000
 """Records in flight that nobody has used for so long are packed."""
 NOT_READ: Final = -1
@@ -235,22 +237,32 @@ class LedSharePartition:
             return partial(done, change)
         return partial(self._persist, change, done, Ending(RELEASED, member))
 
-    def release(self, member: str) -> None:
-        """Make the records of a member available again, whose share session has ended."""
-        change = self.core.release(member)
+    def releasing(self, member: str, ended_ms: int) -> Job[None]:
+        """Make the records of a member available again, whose share session ended at `ended_ms`."""
+        change = self.core.release(member, ended_ms + self.core.settings.lock_ms)
         if change is not None:
-            self._persist(change, _nothing, Ending(SESSION_ENDED, member))
+            yield from self._persisting(change, Ending(SESSION_ENDED, member))
 
     def expire_locks(self) -> None:
         """Make the records available again whose locks have ended."""
-        now_ms = self._machine.clock.now().mono_ms
         self._timer = None
+        self._machine.run_behind(self._expiring())
+
+    def _expiring(self) -> Job[None]:
+        now_ms = self._machine.clock.now().mono_ms
         holders = [Held(*one) for one in self.core.overdue(now_ms)]
         change = self.core.expire(now_ms)
         if change is not None:
-            self._persist(change, _nothing, Ending(LOCK_OVER, holders=holders))
+            yield from self._persisting(change, Ending(LOCK_OVER, holders=holders))
             self.wake()
         self._watch_locks()
+
+    def _persisting(self, change: Change, ending: Ending) -> Job[None]:
+        try:
+            if len(change.rows) > FEW_ROWS:
+                yield None
+        finally:
+            self._persist(change, _nothing, ending)
 
     def _watch_locks(self) -> None:
         deadline_ms = self.core.deadline_ms()
@@ -296,9 +308,19 @@ class LedSharePartition:
         self._machine.persister.write(request, partial(self._written, change, done, ending))
 
     def _written(self, change: Change, done: Ended, ending: Ending, response: StateResponse) -> None:
-        self._changing -= 1
         if response.error_code:
             response = StateResponse(response.error_code, _NOT_WRITTEN + (response.error_message or ""))
+        if len(change.rows) > FEW_ROWS:  # one sync of the disk may end the changes of many partitions
+            self._machine.run_behind(self._ending(change, done, ending, response))
+        else:
+            self._end(change, done, ending, response)
+
+    def _ending(self, change: Change, done: Ended, ending: Ending, response: StateResponse) -> Job[None]:
+        self._end(change, done, ending, response)
+        yield None
+
+    def _end(self, change: Change, done: Ended, ending: Ending, response: StateResponse) -> None:
+        self._changing -= 1
         self._persisted(change, done, ending, response)
         self._leave_if_idle()
 

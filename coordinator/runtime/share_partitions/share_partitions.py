@@ -13,7 +13,7 @@ from muster.coordinator.runtime.share_partitions.endings import Ending
 from muster.coordinator.runtime.share_partitions.group_configs import ShareConfig, share_config
 from muster.coordinator.runtime.share_partitions.led_partition import DeadLetters, LedSharePartition, Machine
 from muster.coordinator.share.partition import Change
-from muster.coordinator.share.sessions import ShareSessions
+from muster.coordinator.share.sessions import ShareSession, ShareSessions
 from muster.coordinator.share_state.persister import Persister, StateKey
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job
@@ -150,23 +150,33 @@ class SharePartitions:
     ) -> None:
         """End the new session of a member when its connection ends. `on_close`: `Channel.on_close`."""
         self._forget_connection(group_id, member_id)
-        self._connections[group_id, member_id] = on_close(partial(self.end_session, group_id, member_id))
+        self._connections[group_id, member_id] = on_close(partial(self._disconnected, group_id, member_id))
 
     def _forget_connection(self, group_id: str, member_id: str) -> None:
         forget = self._connections.pop((group_id, member_id), None)
         if forget is not None:
             forget()
 
-    def end_session(self, group_id: str, member_id: str) -> None:
-        """End the session of a member, whose records become available again. Without a session, nothing happens."""
+    def _disconnected(self, group_id: str, member_id: str) -> None:
+        self._machine.run_behind(self.end_session(group_id, member_id))
+
+    def end_session(self, group_id: str, member_id: str) -> Job[None]:
+        """End the session of a member. Returns the job that makes its records available again.
+
+        Without a session, nothing happens.
+        """
         self._forget_connection(group_id, member_id)
-        session = self.sessions.end(group_id, member_id)
+        return self._releasing(self.sessions.end(group_id, member_id), self._machine.clock.now().mono_ms)
+
+    def _releasing(self, session: ShareSession | None, ended_ms: int) -> Job[None]:
         if session is None:
             return
+        group_id = session.group_id
         for place in session.rows:
             share = self.find(StateKey(group_id, place.topic_id, place.partition))
             if share is not None:
-                share.release(member_id)
+                yield from share.releasing(session.member_id, ended_ms)
+                yield None
         if not self.sessions.members(group_id):
             for share in self.of_group(group_id):
                 share.leave()

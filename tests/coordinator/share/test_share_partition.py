@@ -121,7 +121,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from(MEMBERS))
     def release(self, member: str) -> None:
-        change = self.partition.release(member)
+        change = self.partition.release(member, self.now_ms + LOCK_MS)
         self.naive.release(member)
         if change is not None:
             self.pending.append((change, self.naive.changes))
@@ -236,9 +236,19 @@ def test_a_refused_request_that_names_a_record_twice_changes_nothing() -> None:
     acquire(partition, Wish("a", 100, 100, False), [Span(0, 2)], 0, 0)
     answer = acknowledge(partition, "a", [Acknowledgement(0, 1, [1]), Acknowledgement(1, 2, [1])], 0)
     assert isinstance(answer, Refusal)
-    change = partition.release("a")
+    change = partition.release("a", LOCK_MS)
     assert change is not None
     assert change.rows == [Row(0, 2, 0, 1)]
+
+
+def test_the_end_of_a_session_leaves_what_the_next_session_has_acquired() -> None:
+    partition = SharePartition(Settings(2_000, 5, LOCK_MS, True, False))
+    acquire(partition, Wish("a", 5, 1, False), [Span(0, 4)], 0, 10)
+    acquire(partition, Wish("a", 5, 1, False), [Span(5, 9)], 5, 11)
+    change = partition.release("a", 10 + LOCK_MS)
+    assert change is not None
+    assert change.rows == [Row(0, 4, 0, 1)]
+    assert partition.release("a", 10 + LOCK_MS) is None
 
 
 def test_a_persisted_partition_goes_on_with_its_gaps() -> None:

@@ -12,7 +12,7 @@ from muster.coordinator.share.in_flight import ACKNOWLEDGED, AVAILABLE, Row
 from muster.coordinator.share.partition import Change
 from tests.coordinator.api.share.serving import GROUP, Serving, acquired
 
-GAP, ACCEPT, RELEASE, REJECT = 0, 1, 2, 3
+GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
 T = ("t", 0)
 
 
@@ -103,3 +103,27 @@ def test_after_a_burst_all_records_were_counted(closes: bool) -> None:
     assert rest.facts["left_out"] == 25 - EVENTS_A_SECOND - 1
     serving.clock.advance(10_000)
     assert len(serving.events) == 1
+
+
+@pytest.mark.parametrize("ends", ["lock", "session"])
+def test_locks_of_many_rows_end_in_several_turns(ends: str) -> None:
+    serving = Serving()
+    serving.node.job_queue.run(serving.node.topics.ensuring("t", 1), lambda _: None, serving.node.persister)
+    for _ in range(120):
+        serving.append("t", 1)
+    serving.fetch("a", 0, T, max_records=0)
+    serving.fetch("a", 1, T, batch_size=1)
+    serving.send_acks(
+        "a", 2, {T: [(one, one, [RENEW if one % 2 else RELEASE]) for one in range(120)]}, is_renew_ack=True
+    )
+    serving.clock.advance(0)
+    assert {row[0] for row in reported(serving)} == {RELEASED}
+    if ends == "lock":
+        serving.clock.advance(30_000)
+    else:
+        serving.disconnect("a")
+    serving.clock.advance(0)
+    holders = {row[:2] for row in reported(serving)} - {(RELEASED, "a")}
+    assert holders == {("lock_over" if ends == "lock" else "session_ended", "a")}
+    core = serving.share().core if ends == "lock" else None
+    assert core is None or core.next_offset() == 0
