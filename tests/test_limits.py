@@ -290,6 +290,7 @@ INNER = {
     "http/console/feed.SENTENCES_AT_ONCE",
     "http/console/now.MAX_NAMED",
     "http/console/now.MAX_SENTENCES",
+    "http/sight.MAX_NAMES",
     "http/console/routes.KEPT_MS",
     "http/console/routes.MAX_MS",
     "http/console/shown_events.KEPT_TIMELINES",

@@ -151,7 +151,16 @@ class ClusterSource:
         """See `Source`."""
         return await self._asks.do(lambda client: [node.ask(key, request) for node in client.every_node()])
 
+    def sees(self, _: Any, __: int) -> None:
+        """See `Source`. The cluster gives the console's own user what this user may see."""
+
     # ---- events
+
+    def watch(self, changed: Callable[[], object]) -> Callable[[], object]:
+        """See `Source`."""
+        loop = asyncio.get_running_loop()
+        self._follower.when_found = lambda: loop.call_soon_threadsafe(changed)
+        return self._follower.forget
 
     async def recent(self) -> list[StoredEvent]:
         """See `Source`."""
@@ -223,6 +232,8 @@ class _Follower:
         self._inference: InferredEvents | None = None
         self._topic = OF_GROUPS.topic
         self._position: dict[int, int] = {}
+        self.when_found: Callable[[], object] | None = None
+        """Called in the thread when events were found."""
 
     @property
     def inferred(self) -> bool:
@@ -244,6 +255,10 @@ class _Follower:
             while True:
                 found.append(self._found.get_nowait())
         return found
+
+    def forget(self) -> None:
+        """Call `when_found` no longer."""
+        self.when_found = None
 
     def stop(self) -> None:
         """Follow no longer."""
@@ -293,8 +308,12 @@ class _Follower:
                     return
                 elif row.records:
                     parts.append((partition, self._position[partition], bytes(row.records)))
-            for event in self._events(client, parts):
+            events, when_found = self._events(client, parts), self.when_found
+            for event in events:
                 self._found.put(event)
+            if events and when_found is not None:
+                with suppress(RuntimeError):  # the loop is closed already
+                    when_found()
 
     def _events(self, client: KafkaClient, parts: Sequence[tuple[int, int, bytes]]) -> list[StoredEvent]:
         if self._inference is None:

@@ -23,6 +23,8 @@ from starlette.routing import BaseRoute, Route
 from muster.coordinator.alerts.watching import GroupAlerts
 from muster.coordinator.config.listeners import show
 from muster.coordinator.http.failure import Failure
+from muster.coordinator.http.sight import sight
+from muster.coordinator.security.authorizer import ResourceType
 from muster.coordinator.server.group_snapshots import GroupNow
 from muster.coordinator.server.group_views import member_json
 from muster.coordinator.server.server import Server
@@ -75,7 +77,7 @@ def api(current: Callable[[], Server | None], alerts: GroupAlerts) -> list[BaseR
         route("/api/v1/ends", lambda server, _: _at_once(_ends(server))),
         route("/api/v1/topics", _topics),
         route("/api/v1/topics/{topic}", _topic),
-        route("/api/v1/alerts", lambda _, request: _at_once(_alerts(alerts, request))),
+        route("/api/v1/alerts", lambda server, request: _at_once(_alerts(server, alerts, request))),
         route("/api/v1/groups", _groups),
         route("/api/v1/groups/{group}", lambda server, request: _group(_group_of(server, request))),
         route("/api/v1/groups/{group}/members", _members),
@@ -115,6 +117,13 @@ def _page(
 def _name(key: Any) -> str:
     """The text by which a page continues: a name, or topic and partition."""
     return key if isinstance(key, str) else f"{key[0]}:{key[1]:010}"
+
+
+def _check_seen(server: Server, request: Request, what: int, name: str) -> None:
+    """Raises Failure if the user may not describe this group or topic."""
+    sees = sight(server, request.scope, what)
+    if sees is not None and not sees(name):
+        raise Failure("forbidden", f"{request.scope['principal']} may not describe this")
 
 
 # ---- the cluster
@@ -164,7 +173,12 @@ def _ends(server: Server) -> Row:
 
 def _topics(server: Server, request: Request) -> Job[Row]:
     by_name, search = server.topics.by_name, request.query_params.get("search", "")
-    names, after = yield from _page([*by_name], request, lambda name: search in name)
+    sees = sight(server, request.scope, ResourceType.TOPIC)
+
+    def is_wanted(name: str) -> bool:
+        return search in name and (sees is None or sees(name))
+
+    names, after = yield from _page([*by_name], request, is_wanted)
     found = [by_name[name] for name in names if name in by_name]
     rows = [{"topic": one.name, "internal": one.internal, "partitions": len(one.partitions)} for one in found]
     return {"topics": rows, "next": after}
@@ -172,6 +186,7 @@ def _topics(server: Server, request: Request) -> Job[Row]:
 
 def _topic(server: Server, request: Request) -> Job[Row]:
     name = unquote(request.path_params["topic"])
+    _check_seen(server, request, ResourceType.TOPIC, name)
     topic = server.topics.by_name.get(name)
     if topic is None:
         raise Failure("not-found", f"there is no topic {name[:249]}")
@@ -192,10 +207,11 @@ def _partition(server: Server, topic: Topic, index: int) -> Row:
     return {"partition": index, "leader": leader, "start_offset": start, "end_offset": end}
 
 
-def _alerts(alerts: GroupAlerts, request: Request) -> Row:
+def _alerts(server: Server, alerts: GroupAlerts, request: Request) -> Row:
     """The open alerts; `AlertBook` limits their number."""
-    group_id = request.query_params.get("group")
-    return {"alerts": [one.to_json() for one in alerts.book.open(group_id)]}
+    group_id, sees = request.query_params.get("group"), sight(server, request.scope, ResourceType.GROUP)
+    found = alerts.book.open(group_id)
+    return {"alerts": [one.to_json() for one in found if sees is None or (one.group is not None and sees(one.group))]}
 
 
 # ---- groups
@@ -205,8 +221,10 @@ def _groups(server: Server, request: Request) -> Job[Row]:
     query = request.query_params
     search, kinds, states = query.get("search", ""), query.getlist("type"), query.getlist("state")
 
+    sees = sight(server, request.scope, ResourceType.GROUP)
+
     def is_wanted(group_id: str) -> bool:
-        if search not in group_id:
+        if search not in group_id or (sees is not None and not sees(group_id)):
             return False
         now = GroupNow.of(server, group_id)
         return now is not None and (not kinds or now.kind in kinds) and (not states or now.state in states)
@@ -234,6 +252,7 @@ def _row(now: GroupNow) -> Row:
 
 def _group_of(server: Server, request: Request) -> GroupNow:
     group_id = unquote(request.path_params["group"])
+    _check_seen(server, request, ResourceType.GROUP, group_id)
     now = GroupNow.of(server, group_id)
     if now is None:
         raise Failure("not-found", f"there is no group {group_id[:249]} on this server")

@@ -269,10 +269,16 @@ class LiveGroups:
                 yield None
         return heapq.nsmallest(skip + most, found, key=key)[skip:], count
 
-    def counts(self) -> Mapping[str, Counter[str]]:
-        """The number of groups by type, and by state."""
-        every = self.groups.values()
-        return {"type": Counter(one.kind for one in every), "state": Counter(one.state for one in every)}
+    def counts(self, sees: Callable[[str], bool] | None = None) -> Job[Mapping[str, Counter[str]]]:
+        """The number of groups by type, and by state. `sees`: only these groups; None means all."""
+        types, states = Counter[str](), Counter[str]()
+        for number, one in enumerate([*self.groups.values()]):
+            if sees is None or sees(one.group):
+                types[one.kind] += 1
+                states[one.state] += 1
+            if not number % ROWS_AT_ONCE:
+                yield None
+        return {"type": types, "state": states}
 
     def rows(self) -> Iterator[LiveGroup]:
         """All groups, the worst first."""

@@ -16,13 +16,14 @@ import structlog
 from muster.coordinator.http.console.shown_events import REFUSALS, Sentences, is_rebalance
 from muster.coordinator.http.console.sources import Refused, Source, StoredEvent
 from muster.coordinator.http.live_groups import LiveGroups
+from muster.coordinator.http.sight import Sees
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job
 
 log = structlog.get_logger("muster.http")
 
 POLL_MS: Final = 100
-"""How often new events are looked for. So an event is on a page 50 ms after it happened, on average."""
+"""Events of this time are sent together. After a pause an event is sent at once."""
 REFRESH_MS: Final = 5_000
 """How often the groups are read. The pause is longer when a read takes long."""
 REST: Final = 20
@@ -44,10 +45,13 @@ MAX_PAGES: Final = 500
 
 
 class Stream:
-    """The messages for one page. `group`: only events of this group. None: of all groups."""
+    """The messages for one page. `group`: only events of this group. None means all groups. `sees`: only events of
+    groups that the user sees. None means that the user sees all.
+    """
 
-    def __init__(self, group: str | None) -> None:
+    def __init__(self, group: str | None, sees: Sees | None = None) -> None:
         self.group = group
+        self.sees = sees
         self._waiting: deque[bytes] = deque()
         self._ready = asyncio.Event()
         self.is_open = True
@@ -94,6 +98,8 @@ class Feed:
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
         self._used_ms = 0
+        self._changed = asyncio.Event()
+        """There may be new events."""
         self.failure: str | None = None
         """Why the groups cannot be read. None means that they can be read."""
 
@@ -117,12 +123,12 @@ class Feed:
         if self.failure is not None and not self.live.at_ms:
             raise Refused(self.failure)
 
-    def open(self, group: str | None) -> Stream:
+    def open(self, group: str | None, sees: Sees | None = None) -> Stream:
         """Open the stream of a page. Raises Refused."""
         if len(self._streams) >= MAX_PAGES:
             raise Refused(f"{MAX_PAGES} pages are open already")
         self.wake()
-        stream = Stream(group)
+        stream = Stream(group, sees)
         self._streams.add(stream)
         return stream
 
@@ -181,15 +187,28 @@ class Feed:
     async def _reading(self) -> None:
         assert self._first is not None
         await asyncio.shield(self._first)
-        silent_ms = 0
+        spoke_ms = self._clock.mono_ms()
         while True:
-            await self._pause(POLL_MS)
-            silent_ms += POLL_MS
-            if await self._guarded(self._news):
-                silent_ms = 0
-            elif silent_ms >= KEEP_ALIVE_MS:
-                silent_ms = 0
+            if await self._guarded(self._next_news):
+                spoke_ms = self._clock.mono_ms()
+                await self._pause(POLL_MS)
+                self._changed.set()  # nobody watched meanwhile
+            elif self._clock.mono_ms() - spoke_ms >= KEEP_ALIVE_MS:
+                spoke_ms = self._clock.mono_ms()
                 self._send(b": \n\n", self._streams)
+
+    async def _next_news(self) -> bool:
+        """Send new events as soon as there may be some, or after `POLL_MS`. Returns whether there were some."""
+        changed = self._changed
+        timer = self._clock.call_at(self._clock.mono_ms() + POLL_MS, changed.set)
+        end = self._source.watch(changed.set)
+        try:
+            await changed.wait()
+        finally:
+            end()
+            timer.cancel()
+        changed.clear()
+        return await self._news()
 
     async def _guarded(self, do: Callable[[], Any]) -> Any:
         try:
@@ -210,11 +229,12 @@ class Feed:
 
     def _publish(self, events: list[dict[str, Any]]) -> None:
         """Send the events to the streams of all groups, and to those of the events' groups."""
-        of_group: dict[str | None, list[Stream]] = {}
+        alike: dict[tuple[str | None, Sees | None], list[Stream]] = {}
         for stream in self._streams:
-            of_group.setdefault(stream.group, []).append(stream)
-        for group, streams in of_group.items():
+            alike.setdefault((stream.group, stream.sees), []).append(stream)
+        for (group, sees), streams in alike.items():
             own = events if group is None else [one for one in events if one["group"] == group]
+            own = only_seen(own, sees)
             if own:
                 self._send(_message(own), streams)
 
@@ -240,3 +260,8 @@ class Feed:
 def _message(events: list[dict[str, Any]]) -> bytes:
     text = json.dumps({"events": events}, ensure_ascii=False, separators=(",", ":"))
     return b"event: news\ndata: " + text.encode("utf-8", "replace") + b"\n\n"
+
+
+def only_seen(events: Iterable[dict[str, Any]], sees: Sees | None) -> list[dict[str, Any]]:
+    """The events of groups that a user sees. None means all events."""
+    return [one for one in events if sees is None or (one["group"] is not None and sees(one["group"]))]

@@ -19,14 +19,15 @@ from starlette.routing import BaseRoute, Route
 from muster.coordinator.http.admission import STATIC
 from muster.coordinator.http.console import views
 from muster.coordinator.http.console.actions import act
-from muster.coordinator.http.console.feed import Feed
+from muster.coordinator.http.console.feed import Feed, only_seen
 from muster.coordinator.http.console.shown_events import shown
 from muster.coordinator.http.console.sources import Refused, Requester, Source
 from muster.coordinator.http.console.why import NEAR_MS, why
 from muster.coordinator.http.door import body_of
 from muster.coordinator.http.failure import Failure
 from muster.coordinator.http.live_groups import ORDERS, LiveGroup
-from muster.coordinator.security.authorizer import ANONYMOUS
+from muster.coordinator.http.sight import Sees
+from muster.coordinator.security.authorizer import ANONYMOUS, ResourceType
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, OffloadedWork
 from muster.version import VERSION
@@ -134,6 +135,19 @@ class Console:
 
         return answered
 
+    # ---- what the user sees
+
+    def _sees(self, request: Request, what: int = ResourceType.GROUP) -> Sees | None:
+        """Which groups or topics the user may describe; None means all."""
+        return self._source.sees(request.scope, what)
+
+    def _group_name(self, request: Request) -> str:
+        """The group that the request names. Raises Failure."""
+        name, sees = _name(request, "group"), self._sees(request)
+        if sees is not None and not sees(name):
+            raise Failure("forbidden", f"{request.scope['principal']} may not describe this group")
+        return name
+
     # ---- files
 
     async def _index(self, _: Request) -> Response:
@@ -151,10 +165,10 @@ class Console:
 
     # ---- answers
 
-    async def _about(self, _: Request) -> Row:
+    async def _about(self, request: Request) -> Row:
         await self.feed.ready()
         about = await self._source.about()
-        counts = self.feed.live.counts()
+        counts = await self._source.run(self.feed.live.counts(self._sees(request)))
         return {
             "version": VERSION,
             "cluster_id": about["cluster_id"],
@@ -162,14 +176,14 @@ class Console:
             "inferred": self._source.inferred,
             "types": counts["type"],
             "states": counts["state"],
-            "groups": len(self.feed.live.groups),
+            "groups": counts["type"].total(),
             "now": self._clock.now().wall_ms,
             "failure": self.feed.failure,
             "control": self._has_control,
         }
 
     async def _groups(self, request: Request) -> Response:
-        key = request.url.query
+        key = f"{request.scope.get('principal', '')}?{request.url.query}"
         made_ms, data = self._kept.get(key, (-KEPT_MS, b""))
         now_ms = self._clock.mono_ms()
         if now_ms - made_ms >= KEPT_MS:
@@ -191,9 +205,12 @@ class Console:
         if order not in ORDERS:
             raise Failure("bad-request", f"order: one of {', '.join(ORDERS)} was expected")
 
+        sees = self._sees(request)
+
         def wanted(one: LiveGroup) -> bool:
             return (
-                search in one.group.lower()
+                (sees is None or sees(one.group))
+                and search in one.group.lower()
                 and (not kinds or one.kind in kinds)
                 and (not states or one.state in states)
                 and (only != "trouble" or one.trouble > 0)
@@ -206,15 +223,15 @@ class Console:
         return {
             "groups": await self._source.run(views.group_rows(found)),
             "matching": matching,
-            "total": len(live.groups),
+            "total": len(live.groups) if sees is None else matching,
             "at": live.at_ms,
-            "alerts": [one for one in self._alerts(None) if one["group"] is None],
+            "alerts": [one for one in self._alerts(None) if one["group"] is None and sees is None],
             "failure": self.feed.failure,
         }
 
     async def _group(self, request: Request) -> Answer:
         await self.feed.ready()
-        group, who = _name(request, "group"), requester(request)
+        group, who = self._group_name(request), requester(request)
         doing = await self._source.doing(group)
         found = await views.group_view(self._source, self.feed.live, group, who, doing)
         if found is None:
@@ -224,13 +241,13 @@ class Console:
 
     async def _offsets(self, request: Request) -> Answer:
         await self.feed.ready()
-        found = await views.offsets(self._source, self.feed.live, _name(request, "group"), requester(request))
+        found = await views.offsets(self._source, self.feed.live, self._group_name(request), requester(request))
         at_ms = self._clock.now().wall_ms
         return lambda: found() | {"at": at_ms}
 
     async def _settings(self, request: Request) -> Row:
         await self.feed.ready()
-        group = _name(request, "group")
+        group = self._group_name(request)
         known = self.feed.live.groups.get(group)
         kind = "" if known is None else known.kind
         return {"settings": await views.settings(self._source, group, kind, requester(request))}
@@ -241,26 +258,29 @@ class Console:
         from_ms = _number(query, "from", now_ms - DAY_MS, MAX_MS)
         until_ms = _number(query, "until", now_ms, MAX_MS)
         most = _number(query, "limit", MAX_EVENTS, MAX_EVENTS)
-        found = await self._source.history(_name(request, "group"), from_ms, until_ms, most)
+        found = await self._source.history(self._group_name(request), from_ms, until_ms, most)
         more = {"is_cut": found.is_cut, "from": from_ms, "until": until_ms}
         return lambda: {"events": shown(found.events)} | more
 
     async def _why(self, request: Request) -> Answer:
         at_ms = _number(request.query_params, "at", self._clock.now().wall_ms, MAX_MS)
         span = 2 * NEAR_MS
-        found = await self._source.history(_name(request, "group"), at_ms - span, at_ms + span, MAX_EVENTS)
+        found = await self._source.history(self._group_name(request), at_ms - span, at_ms + span, MAX_EVENTS)
         return partial(why, found.events, at_ms)
 
     async def _topics(self, request: Request) -> Row:
         await self.feed.ready()
         query = request.query_params
         skip, most = _number(query, "skip", 0, MAX_MS), _number(query, "limit", ROWS, MAX_ROWS)
-        return views.topics(self.feed.live, query.get("search", ""), skip, most)
+        sees = self._sees(request, ResourceType.TOPIC)
+        return await self._source.run(views.topics(self.feed.live, query.get("search", ""), skip, most, sees))
 
     async def _topic(self, request: Request) -> Row:
         await self.feed.ready()
-        name = _name(request, "topic")
-        found = views.topic(self.feed.live, name)
+        name, sees = _name(request, "topic"), self._sees(request, ResourceType.TOPIC)
+        if sees is not None and not sees(name):
+            raise Failure("forbidden", f"{request.scope['principal']} may not describe this topic")
+        found = await self._source.run(views.topic(self.feed.live, name, self._sees(request)))
         if found is None:
             raise Failure("not-found", f"there is no topic {name[:249]}")
         return found
@@ -270,10 +290,10 @@ class Console:
 
     async def _clients(self, request: Request) -> Answer:
         texts = await views.client_reports(self._source, requester(request))
-        at_ms = self._clock.now().wall_ms
+        at_ms, sees = self._clock.now().wall_ms, self._sees(request)
 
         def made() -> Row:
-            found = views.clients(texts)
+            found = [one for one in views.clients(texts) if sees is None or sees(one["group"] or "")]
             return {"clients": found[:MAX_ROWS], "total": len(found), "at": at_ms}
 
         return made
@@ -281,13 +301,13 @@ class Console:
     async def _transactions(self, request: Request) -> Row:
         return await views.transactions(self._source, requester(request), self._clock.now().wall_ms)
 
-    async def _refused(self, _: Request) -> Row:
+    async def _refused(self, request: Request) -> Row:
         await self.feed.ready()
-        return {"events": [*self.feed.refusals][::-1]}
+        return {"events": only_seen([*self.feed.refusals][::-1], self._sees(request))}
 
-    async def _recent(self, _: Request) -> Row:
+    async def _recent(self, request: Request) -> Row:
         await self.feed.ready()
-        return {"events": [*self.feed.events][-ROWS:]}
+        return {"events": only_seen(self.feed.events, self._sees(request))[-ROWS:]}
 
     async def _act(self, request: Request) -> Row:
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
@@ -308,7 +328,7 @@ class Console:
 
     async def _events(self, request: Request) -> Response:
         try:
-            stream = self.feed.open(request.query_params.get("group"))
+            stream = self.feed.open(request.query_params.get("group"), self._sees(request))
         except Refused as refused:
             raise Failure("busy", str(refused)) from refused
 

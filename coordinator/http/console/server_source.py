@@ -17,6 +17,7 @@ from muster.coordinator.http.console.now import Does, Doing
 from muster.coordinator.http.console.sources import Ends, Found, Refused, Requester, StoredEvent
 from muster.coordinator.http.live_groups import LiveGroups
 from muster.coordinator.http.server_rows import group_rows, topic_rows
+from muster.coordinator.http.sight import Sees, sight
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.security.authentication import COMPLETE, Authentication
@@ -166,7 +167,24 @@ class ServerSource:
         finally:
             channel.close()
 
+    def sees(self, scope: Any, what: int) -> Sees | None:
+        """See `Source`."""
+        return sight(self._server, scope, what)
+
     # ---- events
+
+    def watch(self, changed: Callable[[], object]) -> Callable[[], object]:
+        """See `Source`. Partitions whose log is not open yet are not watched."""
+        topic = self._server.topics.by_name.get(GROUP_EVENTS_TOPIC)
+        count = 0 if topic is None else len(topic.partitions)
+        partitions = [one for one in map(self._partition, range(count)) if one is not None]
+        ends = [one.log.on_append(changed) for one in partitions]
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
 
     def _partition(self, index: int) -> Partition | None:
         return self._server.topics.open.partition(GROUP_EVENTS_TOPIC, index)

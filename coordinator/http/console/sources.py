@@ -6,11 +6,12 @@ asks a cluster over the network.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from muster.coordinator.http.console.now import Doing
 from muster.coordinator.http.live_groups import LiveGroups
+from muster.coordinator.http.sight import Sees
 from muster.coordinator.system.jobs import Job
 from muster.protocol.message import Message
 
@@ -78,6 +79,12 @@ class Source(Protocol):
 
     async def ask_every(self, key: int, request: Message, who: Requester) -> Sequence[Any]:
         """The answer of each node."""
+
+    def sees(self, scope: Any, what: int) -> Sees | None:
+        """Which groups or topics the sender of an HTTP request sees; None means all (`sight.sight`)."""
+
+    def watch(self, changed: Callable[[], object]) -> Callable[[], object]:
+        """Call `changed` when there may be new events, until the returned function is called."""
 
     async def recent(self) -> list[StoredEvent]:
         """Some of the newest events of all groups, for the first page. Later `news` follow these."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from heapq import nsmallest
 from typing import Any, Final
 
 from muster.coordinator.http.console.now import Doing, sentences
@@ -12,6 +13,7 @@ from muster.coordinator.http.console.sources import Ends, Refused, Requester, So
 from muster.coordinator.http.described_groups import CLASSIC, NEWER, SHARE, Description, classic_group, newer_group
 from muster.coordinator.http.kafka_metrics import TopicRow
 from muster.coordinator.http.live_groups import LiveGroup, LiveGroups
+from muster.coordinator.http.sight import Sees
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.telemetry.reports import ALL, CONFIG
 from muster.protocol.api import ApiKey
@@ -264,25 +266,39 @@ def _concerns(kind: str, name: str) -> bool:
 # ---- topics, clients, transactions
 
 
-def topics(live: LiveGroups, search: str, skip: int, most: int) -> Row:
-    """A page of the topics."""
-    names = sorted(name for name in [*live.topics] if search in name)
+def topics(live: LiveGroups, search: str, skip: int, most: int, sees: Sees | None = None) -> Job[Row]:
+    """A page of the topics. `sees`: only these topics; None means all."""
+    names = []
+    for number, name in enumerate([*live.topics]):
+        if search in name and (sees is None or sees(name)):
+            names.append(name)
+        if not number % ROWS_AT_ONCE:
+            yield None
+    names.sort()
     rows = []
     for name in names[skip : skip + most]:
         ends = live.ends.get(name, {})
         records = sum(end - start for start, end in ends.values()) if ends else None
         rows.append({"topic": name, "partitions": live.topics[name].size, "records": records})
-    return {"topics": rows, "matching": len(names), "total": len(live.topics)}
+        yield None
+    total = len(live.topics) if sees is None else len(names)
+    return {"topics": rows, "matching": len(names), "total": total}
 
 
-def topic(live: LiveGroups, name: str) -> Row | None:
-    """The partitions of a topic, and its readers; None: there is no such topic."""
+def topic(live: LiveGroups, name: str, sees: Sees | None = None) -> Job[Row | None]:
+    """The partitions of a topic, and those readers that `sees` names; None: there is no such topic."""
     found = live.topics.get(name)
     if found is None:
         return None
     partitions = [one._asdict() for one in [*found.partitions][:MAX_PARTITIONS]]
-    readers = sorted((one for one in live.groups.values() if name in one.topics), key=lambda one: -one.topics[name].lag)
-    rows = [{"group": one.group, "state": one.state, "lag": one.topics[name].lag} for one in readers[:MAX_MEMBERS]]
+    readers: list[LiveGroup] = []
+    for number, one in enumerate([*live.groups.values()]):
+        if name in one.topics and (sees is None or sees(one.group)):
+            readers.append(one)
+        if not number % ROWS_AT_ONCE:
+            yield None
+    most = nsmallest(MAX_MEMBERS, readers, key=lambda one: -one.topics[name].lag)
+    rows = [{"group": one.group, "state": one.state, "lag": one.topics[name].lag} for one in most]
     return {"topic": name, "size": found.size, "partitions": partitions, "groups": rows}
 
 

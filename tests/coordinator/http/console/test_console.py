@@ -59,10 +59,11 @@ async def change(door: Door, group: str, given: Any, **headers: str) -> tuple[in
 
 
 @asynccontextmanager
-async def following(door: Door, query: str = "") -> AsyncIterator[asyncio.StreamReader]:
+async def following(door: Door, query: str = "", **headers: str) -> AsyncIterator[asyncio.StreamReader]:
     """The stream of events, behind its head."""
     reader, writer = await asyncio.open_connection(door.http.host, door.http.port)
-    writer.write(f"GET /console/events{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    writer.write(f"GET /console/events{query} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode())
     assert b"text/event-stream" in await reader.readuntil(b"\r\n\r\n")
     await reader.readuntil(b"retry: 1000\n\n")
     yield reader
