@@ -83,6 +83,11 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
     @property
+    def is_listening(self) -> bool:
+        """Whether the server has started, and has not stopped."""
+        return self._server is not None
+
+    @property
     def clients(self) -> int:
         """The number of connections."""
         return len(self.connections)
@@ -104,10 +109,15 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Stop listening, and cancel all answers. The call has no effect when the server does not listen."""
-        if self._server is None:
+        server, self._server = self._server, None
+        if server is None:
             return
-        self._server.close()
-        self._server = None
+        # asyncio would forget a connection without closing it, if it has accepted it and not made its transport yet
+        loop = asyncio.get_running_loop()
+        for bound in server.sockets:
+            loop.remove_reader(bound.fileno())
+        await asyncio.sleep(0)
+        server.close()
         open_connections = [*self.connections]
         for one in open_connections:
             one.abort()
@@ -141,8 +151,10 @@ class _Connection(H11Protocol):
         """Cuts the connection; None before it is accepted."""
 
     def accept(self, cut: Callable[[], object]) -> bool:
-        """Count the connection, and begin to wait for its first request. False: the server has too many connections."""
-        if len(self._of.connections) >= 2 * self._of.limits.clients:
+        """Count the connection, and begin to wait for its first request. False: the server has too many connections, or
+        has stopped since the connection arrived.
+        """
+        if not self._of.is_listening or len(self._of.connections) >= 2 * self._of.limits.clients:
             return False
         if len(self._of.connections) >= self._of.limits.clients:
             self.app = self._of.busy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -177,6 +178,18 @@ async def test_stopping_the_http_server_closes_all_connections(server: HttpServe
     assert await client.ended()
     with pytest.raises(ConnectionRefusedError):
         await client_of(server)
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_connection_that_arrives_while_the_http_server_stops_is_closed(server: HttpServer, turns: int) -> None:
+    with socket.create_connection((server.host, server.port)) as late:
+        late.setblocking(False)
+        for _ in range(turns):  # in its second turn, the event loop has accepted, and has made no transport yet
+            await asyncio.sleep(0)
+        await server.stop()
+        with suppress(ConnectionError):
+            assert await asyncio.get_running_loop().sock_recv(late, 1) == b""
+    assert server.clients == 0
 
 
 async def test_a_tls_handshake_counts_as_a_connection_and_has_a_time_limit(
