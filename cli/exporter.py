@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,7 +17,8 @@ from muster.cli.cluster_rows import read_cluster
 from muster.cli.output import fail, say
 from muster.cli.running_server import WRONG
 from muster.client.connection import RequestFailed
-from muster.client.kafka_client import KafkaClient, read_command_config
+from muster.client.kafka_client import read_command_config
+from muster.client.kept_client import KeptClient
 from muster.client.security import ClientSecurity
 from muster.coordinator.alerts.book import Alert
 from muster.coordinator.alerts.reporting import TOKEN_OF_WEBHOOKS, AlertReports, checked, webhooks_of
@@ -126,10 +126,7 @@ class ClusterReader:
         """`reports` gets the alerts about the groups that were read. None means that nobody does."""
         self._reports = reports
         self._alerts = ClusterAlerts()
-        self._bootstrap = bootstrap
-        self._security = security
-        self._client: KafkaClient | None = None
-        self._lock = threading.Lock()
+        self._kept = KeptClient(bootstrap, security)
 
     async def collect(self) -> list[Metric | Lines]:
         """The present metrics. Raises Failure when the cluster does not answer."""
@@ -144,27 +141,15 @@ class ClusterReader:
 
     def _read(self) -> tuple[list[Metric | Lines], dict[str | None, list[Alert]], str]:
         began_ms = mono_ms()
-        with self._lock:
-            try:
-                if self._client is None:
-                    self._client = KafkaClient(self._bootstrap, self._security)
-                self._client.refresh_nodes()
-                rows, cluster_id = read_cluster(self._client), self._client.cluster_id
-                alerts = {} if self._reports is None else self._alerts.judged(rows, wall_now_ms())
-            except RequestFailed:
-                self._forget()
-                raise
+        with self._kept.using() as client:
+            client.refresh_nodes()
+            rows, cluster_id = read_cluster(client), client.cluster_id
+            alerts = {} if self._reports is None else self._alerts.judged(rows, wall_now_ms())
         found = at_once(kafka_metrics(cluster_id, rows.brokers, rows.topics, rows.groups))
         about = "How long the cluster took to answer."
         took = single("muster_exporter_read_seconds", GAUGE, about, (mono_ms() - began_ms) / 1000)
         return [*found, took, *process_metrics()], alerts, cluster_id
 
-    def _forget(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
-
     def close(self) -> None:
         """Close all connections."""
-        with self._lock:
-            self._forget()
+        self._kept.close()

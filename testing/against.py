@@ -195,15 +195,20 @@ class AdminGroups:
         checks.function("predicate", predicate)
         return await self._wait(group_id, predicate, checks.text("what", what), timeout_s)
 
+    def _ends(
+        self, group_id: str, topics: Topics, up_to: Mapping[tuple[str, int], int] | None
+    ) -> dict[tuple[str, int], int]:
+        """The offsets `up_to`, or else the present ends of these topics or of the group's topics."""
+        if up_to is not None:
+            return checks.places("up_to", up_to)
+        of = checks.texts("topics", topics) or tuple(self.describe(group_id).end_offsets)
+        return {(name, one): end for name in of for one, end in self._topics.end_offsets(name).items()}
+
     async def wait_consumed(
         self, group_id: str, topics: Topics = None, *, up_to: Mapping[tuple[str, int], int] | None, timeout_s: float
     ) -> GroupView:
         """Wait until the group has committed all present records of the topics, or the offsets `up_to`."""
-        if up_to is not None:
-            wanted = checks.places("up_to", up_to)
-        else:
-            of = checks.texts("topics", topics) or tuple(self.describe(group_id).end_offsets)
-            wanted = {(name, one): end for name in of for one, end in self._topics.end_offsets(name).items()}
+        wanted = self._ends(group_id, topics, up_to)
 
         def holds(group: GroupView) -> bool:
             return has_consumed(group, wanted) if wanted else bool(group.offsets) and not group.total_lag
@@ -216,11 +221,7 @@ class AdminGroups:
         """Wait until the share group has accepted or archived all present records of the topics. `up_to`: those before
         these offsets.
         """
-        if up_to is not None:
-            wanted = checks.places("up_to", up_to)
-        else:
-            of = checks.texts("topics", topics) or tuple(self.describe(group_id).end_offsets)
-            wanted = {(name, one): end for name in of for one, end in self._topics.end_offsets(name).items()}
+        wanted = self._ends(group_id, topics, up_to)
         return await self._wait(group_id, lambda group: is_done(group, wanted), done_words(wanted), timeout_s)
 
     async def wait_records(

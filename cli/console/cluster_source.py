@@ -21,6 +21,7 @@ from muster.client.connection import RequestFailed
 from muster.client.event_reader import OF_GROUPS
 from muster.client.fetch import fetch_ranges, fetched
 from muster.client.kafka_client import KafkaClient
+from muster.client.kept_client import KeptClient
 from muster.client.list_offsets import EARLIEST, LATEST, Lookup, end_offsets, offsets_at
 from muster.client.security import ClientSecurity
 from muster.coordinator.config.listeners import Address, show
@@ -186,14 +187,8 @@ class ClusterSource:
         return await self._asks.do(read)
 
 
-class _Client:
-    """One client, which one thread uses at a time. It connects when it is needed, and again after a failure."""
-
-    def __init__(self, bootstrap: Sequence[Address], security: ClientSecurity | None) -> None:
-        self._bootstrap = bootstrap
-        self._security = security
-        self._client: KafkaClient | None = None
-        self._lock = threading.Lock()
+class _Client(KeptClient):
+    """A `KeptClient` for work that is refused if a request fails."""
 
     async def do(self, work: Callable[[KafkaClient], T]) -> T:
         """Do work in a thread. Raises Refused."""
@@ -201,24 +196,11 @@ class _Client:
 
     def use(self, work: Callable[[KafkaClient], T]) -> T:
         """Do work. Raises Refused."""
-        with self._lock:
-            try:
-                if self._client is None:
-                    self._client = KafkaClient(self._bootstrap, self._security)
-                return work(self._client)
-            except RequestFailed as failure:
-                self._forget()
-                raise Refused(str(failure)) from failure
-
-    def _forget(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
-
-    def close(self) -> None:
-        """Close all connections."""
-        with self._lock:
-            self._forget()
+        try:
+            with self.using() as client:
+                return work(client)
+        except RequestFailed as failure:
+            raise Refused(str(failure)) from failure
 
 
 class _Follower:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from muster.cli.cluster_rows import read_cluster
 from muster.cli.groups.read_groups import find_group
-from muster.client.connection import RequestFailed
 from muster.client.event_reader import OF_GROUPS, Events
-from muster.client.kafka_client import KafkaClient
+from muster.client.kept_client import KeptClient
 from muster.client.security import ClientSecurity
 from muster.coordinator.config.listeners import Address
 from muster.coordinator.history.timeline import Timeline
@@ -44,24 +42,16 @@ class ClusterReader:
     """One client, which connects at the first use, and again after a failure."""
 
     def __init__(self, bootstrap: Sequence[Address], security: ClientSecurity | None) -> None:
-        self._bootstrap = bootstrap
-        self._security = security
-        self._client: KafkaClient | None = None
-        self._lock = threading.Lock()
+        self._kept = KeptClient(bootstrap, security)
         self.groups = LiveGroups()
         self.brokers = 0
         self._offsets: dict[str, list[Offset]] = {}
 
     def read(self) -> None:
         """Read all groups. Raises RequestFailed."""
-        with self._lock:
-            try:
-                client = self._connected()
-                client.refresh_nodes()
-                rows = read_cluster(client)
-            except RequestFailed:
-                self._forget()
-                raise
+        with self._kept.using() as client:
+            client.refresh_nodes()
+            rows = read_cluster(client)
             self.brokers = rows.brokers
             kept = [row._replace(offsets=[(topic, list(some)) for topic, some in row.offsets]) for row in rows.groups]
             at_once(self.groups.take(rows.topics, kept, wall_now_ms()))
@@ -79,32 +69,16 @@ class ClusterReader:
 
     def read_group(self, group_id: str) -> GroupNow:
         """Read one group. Raises RequestFailed."""
-        with self._lock:
-            try:
-                client = self._connected()
-                found = find_group(client, group_id)
-                has_events = client.topics([OF_GROUPS.topic]).get(OF_GROUPS.topic) is not None
-                values = list(Events(client).newest(group_id, NEWEST)) if has_events else []
-            except RequestFailed:
-                self._forget()
-                raise
+        with self._kept.using() as client:
+            found = find_group(client, group_id)
+            has_events = client.topics([OF_GROUPS.topic]).get(OF_GROUPS.topic) is not None
+            values = list(Events(client).newest(group_id, NEWEST)) if has_events else []
         timeline = Timeline(dates=False)
         lines = [line for value in values for line in timeline.feed(value)]
         verdict = episodes_of_events(values, wall_now_ms()).verdict
         text = None if verdict is None else verdict.text
         return GroupNow(found, self._offsets.get(group_id, []), text, lines[-LINES:][::-1])
 
-    def _connected(self) -> KafkaClient:
-        if self._client is None:
-            self._client = KafkaClient(self._bootstrap, self._security)
-        return self._client
-
-    def _forget(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
-
     def close(self) -> None:
         """Close all connections."""
-        with self._lock:
-            self._forget()
+        self._kept.close()

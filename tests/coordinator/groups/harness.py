@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -216,6 +217,30 @@ class GroupHarness:
         for i in range(count):
             self.join(instance=f"i{i}" if static else None, protocols=protocols)
         return list(self.group().members)
+
+
+class EpochGroupHarness(GroupHarness):
+    """A core that has groups with epochs. Records are shown as texts."""
+
+    @abstractmethod
+    def shown(self, record: Record) -> str:
+        """A record in short: its type, whose it is, and its value."""
+
+    def written(self) -> list[str]:
+        """The records since the last call, as texts."""
+        made, self.records[:] = [self.shown(one) for one in self.records], []
+        return made
+
+    def kinds(self) -> list[str]:
+        """The kinds of the events since the last call."""
+        made, self.events[:] = [one.kind for one in self.events], []
+        return made
+
+    def replayed(self, records: Sequence[Record]) -> GroupCore:
+        """Another core that is made of records."""
+        core = GroupCore(self.settings, self.core.state.image)
+        core.replay([(one.key, one.value) for one in records], START)
+        return core
 
 
 def pending_of(core: GroupCore, producer_id: int) -> dict[str, dict[tuple[str, int], int]]:

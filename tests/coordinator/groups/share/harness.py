@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from muster.coordinator.groups.common.helpers import Helpers
@@ -13,12 +12,12 @@ from muster.coordinator.groups.share.group import ShareGroup, share_group
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.coordinator.groups.consumer.harness import IDS, NAMES, topics
-from tests.coordinator.groups.harness import START, GroupHarness
+from tests.coordinator.groups.harness import START, EpochGroupHarness
 
 __all__ = ["IDS", "START", "ShareGroupHarness", "given", "text", "topics"]
 
 
-class ShareGroupHarness(GroupHarness):
+class ShareGroupHarness(EpochGroupHarness):
     """A `GroupHarness` for share groups. With `helped`, `wanted` has the changes of states that the core asks for."""
 
     def __init__(self, *, helped: bool = False, image: TopicsImage | None = None, **settings: Any) -> None:
@@ -76,21 +75,8 @@ class ShareGroupHarness(GroupHarness):
         assert found is not None
         return found
 
-    def written(self) -> list[str]:
-        """The records since the last call, as texts."""
-        made, self.records[:] = [text(one) for one in self.records], []
-        return made
-
-    def kinds(self) -> list[str]:
-        """The kinds of the events since the last call."""
-        made, self.events[:] = [one.kind for one in self.events], []
-        return made
-
-    def replayed(self, records: Sequence[Record]) -> GroupCore:
-        """Another core that is made of records."""
-        core = GroupCore(self.settings, self.core.state.image)
-        core.replay([(one.key, one.value) for one in records], START)
-        return core
+    def shown(self, record: Record) -> str:
+        return text(record)
 
 
 def _nobody(_: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from muster.coordinator.groups.common.helpers import Helpers
@@ -22,7 +22,7 @@ from muster.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 from tests.coordinator.groups.consumer.harness import topics
-from tests.coordinator.groups.harness import START, GroupHarness
+from tests.coordinator.groups.harness import START, EpochGroupHarness
 from tests.coordinator.groups.streams.topologies import sent
 
 __all__ = ["START", "StreamsGroupHarness", "given", "topics"]
@@ -31,7 +31,7 @@ Tasks = str
 """0/1+2,1/0: partitions 1 and 2 of subtopology 0, and 0 of 1; "": no tasks."""
 
 
-class StreamsGroupHarness(GroupHarness):
+class StreamsGroupHarness(EpochGroupHarness):
     """A `GroupHarness` for streams groups, without delays of assignments. With `helped`, `offloaded` has the requests
     for targets that the core gives away.
     """
@@ -110,21 +110,8 @@ class StreamsGroupHarness(GroupHarness):
         assert found is not None
         return found
 
-    def written(self) -> list[str]:
-        """The records since the last call, as texts."""
-        made, self.records[:] = [text(one) for one in self.records], []
-        return made
-
-    def kinds(self) -> list[str]:
-        """The kinds of the events since the last call."""
-        made, self.events[:] = [one.kind for one in self.events], []
-        return made
-
-    def replayed(self, records: Sequence[Record]) -> GroupCore:
-        """Another core that is made of records."""
-        core = GroupCore(self.settings, self.core.state.image)
-        core.replay([(one.key, one.value) for one in records], START)
-        return core
+    def shown(self, record: Record) -> str:
+        return text(record)
 
 
 def given(response: Any) -> str | None:
