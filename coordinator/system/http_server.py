@@ -18,7 +18,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.clock import Clock, Timer, pause_s
 from muster.coordinator.system.host_names import CannotListen
 
 MAX_HEAD_BYTES: Final = 16 * 1024
@@ -116,7 +116,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         for bound in server.sockets:
             loop.remove_reader(bound.fileno())
-        await asyncio.sleep(0)
+        await pause_s(0)
         server.close()
         open_connections = [*self.connections]
         for one in open_connections:

@@ -81,7 +81,7 @@ class Native(Actor):
         world = self.world
         heard, self.epoch = self.epoch, response.member_epoch
         if heard and self.epoch < heard:
-            world.watch.fail(self.group_id, f"{self.name} was told epoch {self.epoch} after {heard}")
+            world.watch.fail(self.group_id, f"{self.name} got epoch {self.epoch} after {heard}")
         self.says_all = False
         if response.assignment is None:
             yield from self.work()

@@ -95,7 +95,7 @@ class Member(Actor):
 
     def _note_epoch(self, epoch: int) -> None:
         if self.epoch and epoch < self.epoch:
-            self.world.watch.fail(self.group_id, f"{self.name} was told epoch {epoch} after {self.epoch}")
+            self.world.watch.fail(self.group_id, f"{self.name} got epoch {epoch} after {self.epoch}")
         self.epoch = epoch
 
     def _slowness(self) -> int:
