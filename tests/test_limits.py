@@ -253,6 +253,8 @@ INNER = {
     "server/group_views.MAX_NAMED",
     "share/partition.MANY_RUNS",
     "share/sessions.MAX_EPOCH",
+    "runtime/share_partitions/dead_letters.LETTERS_AT_ONCE",
+    "runtime/share_partitions/dead_letters.WRITTEN_AT_ONCE",
     "runtime/share_partitions/led_partition.FEW_ROWS",
     "runtime/share_partitions/share_partitions.LOADS_AT_ONCE",
     "runtime/routing.LOAD_AT_ONCE_MS",

@@ -325,14 +325,15 @@ class SharePartition:
             batch.is_divided = True
             batch.within(self.start_offset, batch.last)
 
-    def letter_is_queued(self, row: Row) -> Change:
+    def letters_are_queued(self, rows: Iterable[Row]) -> Change:
         """Archive records that the dead-letter queue has, or cannot take."""
         runs = []
-        for batch in self.overlapping(row.first, row.last):
-            for run in batch.within(row.first, row.last):
-                if run.state == ARCHIVING:
-                    run.archive()
-                    runs.append(run)
+        for row in rows:
+            for batch in self.overlapping(row.first, row.last):
+                for run in batch.within(row.first, row.last):
+                    if run.state == ARCHIVING:
+                        run.archive()
+                        runs.append(run)
         return self.changed(self.begin(), runs, may_fail=False)
 
     # ---- the start offset

@@ -6,7 +6,8 @@ node writes to a partition of the queue that its own process leads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -42,6 +43,14 @@ _RECORD_BYTES: Final = 160
 """More bytes than a record has beside its key, its value, and the names in its headers."""
 
 
+LETTERS_AT_ONCE: Final = 1_000
+"""How many letters of a share partition are written before other partitions have their turn."""
+WRITTEN_AT_ONCE: Final = 4
+"""For how many share partitions letters are written at the same time. Each takes two record batches of memory."""
+_STEP: Final = 200
+"""How many letters are made in one step."""
+
+
 class Copied(NamedTuple):
     """Key and value of a record, as its dead letter has them."""
 
@@ -50,6 +59,13 @@ class Copied(NamedTuple):
 
 
 _WITHOUT_COPY: Final = Copied(None, None)
+
+
+class _Waiting(NamedTuple):
+    """A letter, and the function that takes whether it is in the queue."""
+
+    letter: DeadLetter
+    done: Callable[[bool], object]
 
 
 class DeadLetterQueues:
@@ -66,48 +82,77 @@ class DeadLetterQueues:
         self._clock = clock
         self._live = live
         self._run_behind = run_behind
+        self._waiting: dict[LedSharePartition, deque[_Waiting]] = {}
+        """The letters that nobody writes yet. The first share partition has the next turn."""
+        self._busy: set[LedSharePartition] = set()
+        """The share partitions whose letters are being written."""
 
     def queue(self, share: LedSharePartition, letter: DeadLetter, done: Callable[[bool], object]) -> None:
         """See `DeadLetters`."""
-        self._run_behind(self._queuing(share, letter, done))
+        self._waiting.setdefault(share, deque()).append(_Waiting(letter, done))
+        self._begin()
 
-    def _queuing(self, share: LedSharePartition, letter: DeadLetter, done: Callable[[bool], object]) -> Job[None]:
-        is_queued = False
+    def _begin(self) -> None:
+        share = next((one for one in self._waiting if one not in self._busy), None)
+        if share is not None and len(self._busy) < WRITTEN_AT_ONCE:
+            self._busy.add(share)
+            self._run_behind(self._queuing(share))
+
+    def _queuing(self, share: LedSharePartition) -> Job[None]:
+        yield None  # so that the letters of one request are written together
+        waiting = self._waiting.pop(share)
+        some = [waiting.popleft() for _ in range(min(len(waiting), LETTERS_AT_ONCE))]
+        if waiting:
+            self._waiting[share] = waiting
+        left = deque(sorted(some, key=lambda one: one.letter.row))
         try:
-            yield from self._writing(share, letter)
-            is_queued = True
+            yield from self._writing(share, left)
         except (ApiError, LogError, OSError) as error:
             log.error(
                 "records are archived, but not in the dead-letter queue",
                 **share.facts(),
-                first_offset=letter.row.first,
-                last_offset=letter.row.last,
+                first_offset=left[0].letter.row.first,
+                last_offset=left[-1].letter.row.last,
                 queue=share.config.dead_letter_topic,
                 reason=error.message if isinstance(error, ApiError) else str(error),
             )
-        done(is_queued)
+            for one in left:
+                one.done(False)
+        finally:
+            self._busy.discard(share)
+        self._begin()
 
-    def _writing(self, share: LedSharePartition, letter: DeadLetter) -> Job[None]:
+    def _writing(self, share: LedSharePartition, left: deque[_Waiting]) -> Job[None]:
+        """Write letters, which are in the order of offsets. Those that are in the queue are taken out of `left`."""
         partition = self._partition((yield from self._topic(share)), share.key.partition)
-        most = partition.log.config.max_message_bytes
-        text = REJECTED if letter.is_rejected else DELIVERED_TOO_OFTEN
-        first, last = letter.row.first, letter.row.last
-        while first <= last:
-            copied = (yield from _copied(share.partition, first, last)) if share.config.copies_records else {}
-            until = max(copied, default=last)  # the rest is copied in the next round
-            records: list[WithHeaders] = []
-            size = headers.HEADER_SIZE
-            for offset in range(first, until + 1):
+        most, last = partition.log.config.max_message_bytes, left[-1].letter.row.last
+        copied: Mapping[int, Copied] = {}
+        until = -1 if share.config.copies_records else last
+        records: list[WithHeaders] = []
+        size, ended = headers.HEADER_SIZE, 0
+        for (row, is_rejected), _ in [*left]:
+            text = REJECTED if is_rejected else DELIVERED_TOO_OFTEN
+            for offset in range(row.first, row.last + 1):
+                if offset > until:
+                    copied = yield from _copied(share.partition, offset, last)
+                    until = max(copied, default=row.last)
                 one = copied.get(offset, _WITHOUT_COPY)
-                size += _size_of(share, one)
-                if records and size > most:
-                    break
-                records.append((*one, _headers(share, offset, letter.row.deliveries, text)))
-            yield from self._append(partition, bytes(batches.build(records, timestamp_ms=self._clock.now().wall_ms)))
-            first += len(records)
+                more = _size_of(share, one)
+                if records and size + more > most:
+                    yield from self._append(partition, records)
+                    _take(left, ended)
+                    records, size, ended = [], headers.HEADER_SIZE, 0
+                size += more
+                records.append((*one, _headers(share, offset, row.deliveries, text)))
+                if not len(records) % _STEP:
+                    yield None
+            ended += 1
+        yield from self._append(partition, records)
+        _take(left, ended)
 
-    def _append(self, partition: Partition, data: bytes) -> Job[None]:
+    def _append(self, partition: Partition, records: Sequence[WithHeaders]) -> Job[None]:
         """Append one batch, and wait until it counts as durable for producers."""
+        data = bytes(batches.build(records, timestamp_ms=self._clock.now().wall_ms))
         header = only_batch(data, first_batch(data))
         now = self._clock.now()
         most = allowed(partition.log.config.max_message_bytes)
@@ -162,6 +207,12 @@ class DeadLetterQueues:
         places = sorted(range(count), key=lambda index: (index - number) % count)
         here = next((index for index in places if topic.partitions[index] is not None), places[0])
         return topic.existing(here)
+
+
+def _take(left: deque[_Waiting], count: int) -> None:
+    """Take out the first letters, which are in the queue now."""
+    for _ in range(count):
+        left.popleft().done(True)
 
 
 def _copied(partition: Partition, first: int, last: int) -> Job[dict[int, Copied]]:

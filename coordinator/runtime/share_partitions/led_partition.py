@@ -27,7 +27,7 @@ from muster.coordinator.runtime.share_partitions.endings import (
 from muster.coordinator.runtime.share_partitions.group_configs import EARLIEST, LATEST, ShareConfig, age_ms
 from muster.coordinator.share.acknowledge import Acknowledgement, Refusal, acknowledge
 from muster.coordinator.share.acquire import Wish, acquire, take_out_aborted
-from muster.coordinator.share.in_flight import AVAILABLE, Acquired, Span
+from muster.coordinator.share.in_flight import AVAILABLE, Acquired, Row, Span
 from muster.coordinator.share.partition import Change, DeadLetter, SharePartition
 from muster.coordinator.share_state.persister import (
     UNKNOWN,
@@ -93,9 +93,9 @@ class LedSharePartition:
     """See the module. `failure`: why the state could not be loaded. `is_read`: a fetch reads the log for it now."""
 
     __slots__ = (
-        "_changing", "_endings", "_gave_way", "_is_leaving", "_machine", "_pack_timer", "_rest_timer", "_state_epoch",
-        "_timer", "_timer_ms", "bytes_of_record", "config", "core", "failure", "is_active", "is_closed", "is_read",
-        "key", "partition", "read_offset", "waiting",
+        "_changing", "_endings", "_gave_way", "_is_leaving", "_letters", "_machine", "_pack_timer", "_rest_timer",
+        "_state_epoch", "_timer", "_timer_ms", "bytes_of_record", "config", "core", "failure", "is_active", "is_closed",
+        "is_read", "key", "partition", "read_offset", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: StateKey, partition: Partition, config: ShareConfig, machine: Machine) -> None:
@@ -120,6 +120,8 @@ class LedSharePartition:
         self._gave_way = False
         self._is_leaving = False
         self._endings = Endings()
+        self._letters: list[tuple[Row, bool]] = []
+        """The letters that are done, but not archived yet, and whether the queue has them."""
         self._rest_timer: Timer | None = None
         self._pack_timer: Timer | None = None
         self._changing = 0
@@ -363,9 +365,17 @@ class LedSharePartition:
             self._machine.dead_letters.queue(self, letter, partial(self._queued, letter))
 
     def _queued(self, letter: DeadLetter, is_queued: bool) -> None:
-        if not self.is_closed:
-            ending = Ending(DEAD_LETTER if is_queued else LETTER_LOST)
-            self._persist(self.core.letter_is_queued(letter.row), _nothing, ending)
+        self._letters.append((letter.row, is_queued))
+        if len(self._letters) == 1:
+            self._machine.run_behind(self._archiving())
+
+    def _archiving(self) -> Job[None]:
+        """Archive the records of all letters that are done by now, by one change."""
+        letters, self._letters = self._letters, []
+        for cause, is_queued in ((DEAD_LETTER, True), (LETTER_LOST, False)):
+            rows = [row for row, was_queued in letters if was_queued == is_queued]
+            if rows and not self.is_closed:
+                yield from self._persisting(self.core.letters_are_queued(rows), Ending(cause))
 
     # ---- those who wait
 

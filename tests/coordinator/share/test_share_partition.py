@@ -144,7 +144,7 @@ class Model(RuleBasedStateMachine):
     @rule()
     def queue(self) -> None:
         letter = self.letters.pop(0)
-        change = self.partition.letter_is_queued(letter.row)
+        change = self.partition.letters_are_queued([letter.row])
         self.naive.queued(letter.row.first, letter.row.last)
         self.pending.append((change, self.naive.changes))
 

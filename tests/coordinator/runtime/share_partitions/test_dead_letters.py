@@ -33,6 +33,14 @@ class Queue:
         assert acquired(serving.fetch("m", 0, T)) == [(0, count - 1, 1)]
         serving.acknowledge("m", 1, {T: [(0, count - 1, [3])]})
 
+    def reject_alone(self, count: int) -> None:
+        """Append records one by one, and reject each of them by itself."""
+        serving = self.serving
+        for _ in range(count):
+            serving.append("t", 1)
+        serving.fetch("m", 0, T, batch_size=1)
+        serving.acknowledge("m", 1, {T: [(one, one, [3]) for one in range(count)]})
+
     def run(self) -> None:
         """Let the queue work."""
         for _ in range(20):
@@ -156,3 +164,27 @@ def test_letters_that_were_not_archived_are_queued_again_after_a_load() -> None:
     queue.run()
     assert len(queue.letters()) == 2
     assert serving.share().core.start_offset == 1
+
+
+def test_letters_of_records_that_were_produced_alone_are_written_together() -> None:
+    queue = Queue({"errors.deadletterqueue.copy.record.enable": "true"})
+    add_topic(queue.serving.node.topics, "dlq.t", 1, errors_deadletterqueue_group_enable="true")
+    queue.reject_alone(40)
+    queue.run()
+    assert [(header_texts(one)["offset"], bytes(one.value)) for one in queue.letters()] == [
+        (str(offset), b"0") for offset in range(40)
+    ]
+    partition = queue.serving.node.topics.open.partition("dlq.t", 0)
+    assert partition is not None
+    assert len([*batches.read(b"".join(partition.log.replay()))]) == 1
+    assert queue.serving.share().core.start_offset == 40
+
+
+def test_letters_that_cannot_be_written_have_one_line_of_the_log() -> None:
+    queue = Queue()
+    add_topic(queue.serving.node.topics, "dlq.t")
+    with capture_logs() as lines:
+        queue.reject_alone(40)
+        queue.run()
+    assert [(one["first_offset"], one["last_offset"]) for one in lines if one["log_level"] == "error"] == [(0, 39)]
+    assert queue.serving.share().core.start_offset == 40
