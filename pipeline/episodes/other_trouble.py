@@ -70,7 +70,7 @@ def troubles(facts: Facts, when: When) -> list[Claim]:
         found.append(_two_topics(facts.together, when))
     if skips := [one for one in facts.skips if one.client is None and _is_by_tool(one, facts)]:
         found.append(_skipped(skips, when))
-    if skips := [one for one in facts.skips if one.client is not None]:
+    if skips := [one for one in facts.skips if one.client is not None and not _is_just_back(one, facts)]:
         found.append(_skipped(skips, when))
     found += share_troubles(facts, when)
     found += stream_troubles(facts, when)
@@ -334,7 +334,14 @@ def _is_by_tool(one: Skip, facts: Facts) -> bool:
     )
     places = {(skip.topic, skip.partition) for skip in facts.skips if abs(skip.at_ms - one.at_ms) <= limits.LATE_MS}
     is_whole = len(places) >= max((each.partitions for each in facts.rebalances), default=0)
-    return is_whole or not (is_back or is_lost)
+    # a lost process that goes on commits what it has read, and joins again at once
+    is_at_once = any(abs(each.start_ms - one.at_ms) <= limits.SECOND for each in facts.rebalances)
+    return (is_whole and not (is_lost and is_at_once)) or not (is_back or is_lost)
+
+
+def _is_just_back(one: Skip, facts: Facts) -> bool:
+    """Was the broker away just before? Then producers send old records at once, and members read them as fast."""
+    return any(0 <= one.at_ms - until_ms <= limits.MOMENT_MS for _, until_ms in facts.silences)
 
 
 def _skipped(some: Sequence[Skip], when: When) -> Claim:

@@ -45,6 +45,8 @@ SILENCE_MS: Final = 8 * SECOND
 """Coordinator or network were away if nobody commits for this time, though AT_ONCE groups did before and after."""
 BACK_MS: Final = MINUTE
 """After such a silence, a group has this long, and one session, until its members are back."""
+CONNECT_MS: Final = 30 * SECOND
+"""Some clients wait for this long between two attempts to connect."""
 LATE_MS: Final = 5 * SECOND
 """A commit this soon after the end of a member's stay is that member's own late commit."""
 LOST_SESSIONS: Final = 4

@@ -16,7 +16,7 @@ from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.behind import behind
 from muster.pipeline.episodes.claims import CERTAIN, LIKELY, PERHAPS, Claim, Evidence, Facts
 from muster.pipeline.episodes.contradictions import made, stalls_of
-from muster.pipeline.episodes.model import Episode
+from muster.pipeline.episodes.model import Episode, Stay
 from muster.pipeline.episodes.other_trouble import clock_claim, on_purpose, troubles
 from muster.pipeline.episodes.when import When
 from muster.pipeline.wording import duration, plural, to_the_second
@@ -100,8 +100,28 @@ def _is_by_silence(one: Episode, facts: Facts) -> bool:
     if not _is_after_silence(one, facts):
         return False
     lost = [stay for stay in facts.stays if stay.end_ms is not None and one.from_ms <= stay.end_ms <= one.until_ms]
+    if any(_is_back_late(stay, facts) for stay in lost):
+        return False
     there = {stay.who.slot for stay in facts.stays if stay.end_ms is None or stay.end_ms > one.until_ms}
     return one.back_ms is not None or all(stay.who.slot in there for stay in lost)
+
+
+def _is_back_late(lost: Stay, facts: Facts) -> bool:
+    """Did a lost member come back long after the others of its group? Then the silence alone does not explain it.
+
+    Some clients wait for half a minute until they connect again.
+    """
+    end_ms = lost.end_ms or 0
+    later = [stay for stay in facts.stays if stay.start_ms >= end_ms]
+    own = min((stay.start_ms for stay in later if stay.who.slot == lost.who.slot), default=None)
+    others = [stay for stay in facts.stays if stay.who.slot != lost.who.slot]
+    # others may have kept their sessions
+    stayed = any(stay.start_ms < end_ms and (stay.end_ms is None or stay.end_ms > end_ms) for stay in others)
+    first_ms = end_ms if stayed else min((stay.start_ms for stay in others if stay.start_ms >= end_ms), default=None)
+    if own is None or first_ms is None:
+        return False
+    back_ms = max((until_ms for _, until_ms in facts.silences if until_ms <= own), default=own)
+    return own - first_ms > limits.EXCHANGE_MS and own - back_ms > limits.CONNECT_MS
 
 
 def _stalled_ms(of_commits: Sequence[Claim], facts: Facts) -> int:

@@ -160,8 +160,8 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "last_offset": "the committed offset at the beginning and at the end",
         "lag": "records from last_offset to the end; null: not known, or the offset was deleted",
         "lag_known": "false: the end is not known, so only REWIND and repeated commits were checked",
-        "member_id": "the owner at the last commit",
-        "client_id": "the owner at the last commit",
+        "member_id": "the owner in this time",
+        "client_id": "the owner in this time",
         "group_status": "the worst status of its partitions at the end of the log",
     },
     "skips": {

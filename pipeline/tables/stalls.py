@@ -51,6 +51,7 @@ Row = dict[str, Any]
 Progress = tuple[int, int]
 """When a member made progress, and for how long the record after that had been unread (ms)."""
 _NO_PROGRESS: Final[Mapping[str | None, Sequence[Progress]]] = {}
+_NO_CLIENTS: Final[Mapping[str | None, str | None]] = {}
 Times = tuple[int | None, int | None, str | None]
 """The time (from, to) in which a partition had an owner, and the member id. None as the end: the owner still has it."""
 
@@ -61,15 +62,17 @@ def stalls_of(
     member_commits: Mapping[str | None, Sequence[Progress]],
     owned: Mapping[tuple[str, int], Sequence[Times]] | None,
     silences: Sequence[Silence] = (),
+    clients: Mapping[str | None, str | None] = _NO_CLIENTS,
 ) -> Iterator[Row]:
     """Rows of the table `stalls` of one group (with the column `log_partition` too).
 
     They are made from the group's INTERVALs, and from the rows of CANDIDATE that are stalls. `member_commits`: when
     each member made progress, in the order of time. `owned`: when each partition had an owner; None: the last committer
-    still has the partition. `silences`: when no group gave a sign of life. They do not count.
+    still has the partition. `silences`: when no group gave a sign of life. They do not count. `clients`: the client id
+    of each owner.
     """
     rows = [{**one, "status": GRADES[one["status"]], "complete": one["commits"] / WINDOW} for one in intervals]
-    found = [row for one in candidates if (row := _stall(one, member_commits, owned, silences)) is not None]
+    found = [row for one in candidates if (row := _stall(one, member_commits, owned, silences, clients))]
     return _with_group([*rows, *(one for one in found if one["lag_known"] or _has_one_owner(one, found))])
 
 
@@ -86,8 +89,9 @@ def _has_one_owner(one: Row, rows: Sequence[Row]) -> bool:
 
 
 def _stall(
-    one: Row, member_commits: Mapping[str | None, Sequence[Progress]], owned: Any, silences: Sequence[Silence]
-) -> Row | None:
+    one: Row, member_commits: Mapping[str | None, Sequence[Progress]], owned: Any, silences: Sequence[Silence],
+    clients: Mapping[str | None, str | None],
+) -> Row | None:  # fmt: skip
     """A time in which the committed offset did not change, though the partition had an owner and unread records.
 
     The result is None if it was no stall. A stall lasts for STILL_MS at least. This is enough if the owner makes
@@ -100,7 +104,9 @@ def _stall(
         if times is None:
             return None
         one = {**one, "from_ms": times.from_ms, "to_ms": times.to_ms, "had_ms": times.had_ms}
-        owner = times.owner or owner
+        if times.owner and times.owner != owner:  # another member committed last
+            owner = times.owner
+            one = {**one, "member_id": owner, "client_id": clients.get(owner)}
     progress = member_commits.get(owner, ())
     continues = _makes_progress(progress, max(one["run_ms"], one.get("had_ms") or 0) + STILL_MS // 2)
     repeats = one["run_commits"] >= AGAIN_COMMITS
@@ -311,7 +317,9 @@ def _with_group(rows: list[Row]) -> Iterator[Row]:
     return ({**row, "group_status": None if worst is None else GRADES[worst]} for row in kept)
 
 
-_OWNED: Final = "struct<topic: string, partition: int, start_ms: bigint, end_ms: bigint, member_id: string>"
+_OWNED: Final = (
+    "struct<topic: string, partition: int, start_ms: bigint, end_ms: bigint, member_id: string, client_id: string>"
+)
 
 
 def stalls(walk: DataFrame, owned: DataFrame | None = None, silences: DataFrame | None = None) -> DataFrame:
@@ -322,7 +330,7 @@ def stalls(walk: DataFrame, owned: DataFrame | None = None, silences: DataFrame 
     rows = walk.where(F.col("found").isin("interval", "candidate", "member_commits"))
     rows = rows.select(*FINDING.names, F.lit(None).cast(_OWNED).alias("owned"))
     if owned is not None:
-        had = F.struct("topic", "partition", "start_ms", "end_ms", "member_id").cast(_OWNED)
+        had = F.struct("topic", "partition", "start_ms", "end_ms", "member_id", "client_id").cast(_OWNED)
         rows = rows.unionByName(owned.select("group", had.alias("owned")), allowMissingColumns=True)
     is_known = owned is not None
     if silences is not None:
@@ -339,6 +347,7 @@ def _of_group(rows: Iterable[dict[str, Any]], is_known: bool) -> Iterator[dict[s
     candidates: list[dict[str, Any]] = []
     member_commits: dict[str | None, list[Progress]] = {}
     owned: dict[tuple[str, int], list[Times]] = {}
+    clients: dict[str | None, str | None] = {}
     silences: list[Silence] | None = None
     for row in rows:
         if silences is None:
@@ -356,5 +365,6 @@ def _of_group(rows: Iterable[dict[str, Any]], is_known: bool) -> Iterator[dict[s
             owned.setdefault((one["topic"], one["partition"]), []).append(
                 (one["start_ms"], one["end_ms"], one["member_id"])
             )
+            clients[one["member_id"]] = one["client_id"]
     in_order = {member: sorted(progress) for member, progress in member_commits.items()}
-    return stalls_of(intervals, candidates, in_order, owned if is_known else None, silences or ())
+    return stalls_of(intervals, candidates, in_order, owned if is_known else None, silences or (), clients)

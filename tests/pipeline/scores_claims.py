@@ -114,8 +114,11 @@ class Known:
 
     def not_back(self, group: str) -> set[str]:
         """The members that the broker removed, and that did not join again."""
-        died = {one["client_id"] for line in self.rebalances if line["group"] == group for one in line["died"]}
-        return died - self.present(group)
+        found: set[str] = set()
+        for line in sorted((one for one in self.rebalances if one["group"] == group), key=lambda one: one["settled"]):
+            joined = [(line["trigger"] or {}).get("client_id")] if line["cause"] == "member_joined" else []
+            found = (found | {one["client_id"] for one in line["died"]}) - {*line.get("came", ()), *joined}
+        return found - self.present(group)
 
     def near(self, said: Said, lines: Iterable[Mapping[str, Any]], after_ms: int = SLACK_MS) -> bool:
         """Whether one of the lines touches the time of the claim."""

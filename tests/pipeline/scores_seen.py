@@ -7,6 +7,7 @@ stalled that goes on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 Row = Mapping[str, Any]
@@ -40,7 +41,8 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
     for since, until in sorted((line["from"], line["until"]) for line in truth if line["kind"] == "silence"):
         silences.append((max([since, *(one[1] for one in silences)]), until))  # one silence may lie in another one
     end_ms = max((one.get("until") or one.get("at") or 0 for one in truth), default=0)
-    for line in map(dict, [*_by_partition(truth), *_unwritten(truth)]):
+    stuck = [*_by_partition(truth, commits), *_unwritten(truth)]
+    for line in map(dict, [*stuck, *_again(truth, stuck, commits)]):
         is_stuck = line["kind"] == "stall" or (line["kind"] == "incident" and line["what"] == "poison")
         if is_stuck:
             (partition,) = line.get("partitions", [line.get("partition")])
@@ -59,13 +61,25 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
     return found
 
 
-def _by_partition(truth: Iterable[Row]) -> Iterable[Row]:
-    """The truth with a line for each partition that stood still."""
+def _by_partition(truth: Iterable[Row], commits: Sequence[Row]) -> Iterable[Row]:
+    """The truth with a line for each partition that stood still.
+
+    A member may get its partitions only while it does not poll. Then they are those that nobody commits meanwhile.
+    """
     for line in truth:
         if line["kind"] == "stall":
-            yield from ({**line, "partitions": [partition]} for partition in line["partitions"])
+            some = line["partitions"] or _not_committed(line, commits)
+            yield from ({**line, "partitions": [partition]} for partition in some)
         else:
             yield line
+
+
+def _not_committed(line: Row, commits: Sequence[Row]) -> list[int]:
+    edge_ms = EDGE * (line["until"] - line["from"])
+    mine = [one for one in commits if (one["group"], one["topic"]) == (line["group"], line["topic"])]
+    known = {one["partition"] for one in mine if one["time_ms"] < line["from"] + edge_ms}
+    still = [one for one in mine if line["from"] + edge_ms <= one["time_ms"] <= line["until"] - edge_ms]
+    return sorted(known - {one["partition"] for one in still})
 
 
 def _unwritten(truth: Sequence[Row]) -> Iterable[Row]:
@@ -79,13 +93,38 @@ def _unwritten(truth: Sequence[Row]) -> Iterable[Row]:
         partition = int(act["line"].split()[1])
         if any(one["group"] == act["group"] and one["from"] <= act["at"] <= one["until"] for one in written):
             continue
-        ends = [
-            line["at"] for line in acts if line["at"] > act["at"] and line["client_id"] == act["client_id"]
-            and (line["what"] in ("killed", "told", "starts", "stop") or line["line"] == f"go {partition}")
-        ]  # fmt: skip
-        until_ms = min(ends, default=act["at"])
+        until_ms = _until_ms(act, acts) or act["at"]
         yield {"kind": "stall", "group": act["group"], "topic": topics.get(act["group"], ""), "partitions": [partition],
                "how": act["what"], "from": act["at"], "until": until_ms}  # fmt: skip
+
+
+def _until_ms(act: Row, acts: Iterable[Row]) -> int | None:
+    """When a member ended, or was told to go on, that was told to let a partition stand still."""
+    partition = act["line"].split()[1]
+    return min(
+        (line["at"] for line in acts if line["at"] > act["at"] and line["client_id"] == act["client_id"]
+         and (line["what"] in ("killed", "told", "starts", "stop") or line["line"] == f"go {partition}")),
+        default=None,
+    )  # fmt: skip
+
+
+def _again(truth: Sequence[Row], known: Sequence[Row], commits: Sequence[Row]) -> Iterable[Row]:
+    """The stalls of members that got their partition back after another member had read it for a moment."""
+    acts = [line for line in truth if line["kind"] == "act"]
+    for act in acts:
+        until_ms = _until_ms(act, acts) if act["what"] in ("stick", "pause") else None
+        if until_ms is None:
+            continue
+        partition = int(act["line"].split()[1])
+        mine = [one for one in known if one["kind"] == "stall" and one["group"] == act["group"]
+                and one["partitions"] == [partition]]  # fmt: skip
+        some = sorted(
+            (one["time_ms"], one["committed_offset"]) for one in commits
+            if mine and (one["group"], one["topic"], one["partition"]) == (act["group"], mine[0]["topic"], partition)
+        )  # fmt: skip
+        moved_ms = max((later[0] for one, later in pairwise(some) if one[1] != later[1]), default=None)
+        if moved_ms is not None and moved_ms > max(one["until"] for one in mine) and until_ms - moved_ms >= SHOWN_MS:
+            yield {**mine[-1], "from": moved_ms, "until": until_ms}
 
 
 def _shown_ms(line: Row, until_ms: int, silences: Iterable[tuple[int, int]]) -> int:

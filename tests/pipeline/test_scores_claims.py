@@ -203,6 +203,13 @@ def test_a_stall_counts_only_if_the_log_shows_it_while_the_broker_is_there(
     assert len([one for one in seen(truth, (), ()) if one["kind"] in ("stall", "incident")]) == count
 
 
+def test_a_member_may_get_its_partitions_while_it_does_not_poll() -> None:
+    truth = [line("stall", topic="t", partitions=[], how="sleep", **{"from": 10_000, "until": 200_000})]
+    commits = [{"group": "g", "topic": "t", "partition": partition, "time_ms": at, "committed_offset": at}
+               for partition, at in ((0, 1), (1, 1), (1, 100_000), (0, 210_000))]  # fmt: skip
+    assert [one["partitions"] for one in seen(truth, commits, ())] == [[0]]
+
+
 def test_records_that_a_fast_member_skips_are_not_shown() -> None:
     truth = [span("incident", "skip", 0, 9, members=["g-1"]), span("incident", "skip", 0, 9)]
     truth.append(span("incident", "skip", 0, 9, members=["g-1"], shown=True))
@@ -218,6 +225,20 @@ def test_a_group_whose_members_were_all_lost_may_need_help() -> None:
     truth = [group, rebalance(1, "member_joined"), rebalance(9, "session_expired", died=died)]
     assert levels(truth)["g"] == {HELP, LOOK}
     assert levels([*truth, rebalance(20, "member_joined")])["g"] == {FINE}
+    assert levels([*truth, rebalance(20, "member_joined"), rebalance(30, "member_left", left=["g-1"])])["g"] == {FINE}
+
+
+def test_a_member_that_gets_its_partition_back_lets_it_stand_still_again() -> None:
+    truth = [
+        line("stall", topic="t", partitions=[0], how="stick", **{"from": 0, "until": 50_000}),
+        act("stick", 0, words="stick 0"), act("killed", 200_000),
+    ]  # fmt: skip
+    commits = [{"group": "g", "topic": "t", "partition": 0, "time_ms": at, "committed_offset": offset}
+               for at, offset in ((1, 5), (50_001, 6), (60_000, 7))]  # fmt: skip
+    found = [(one["from"], one["until"]) for one in seen(truth, commits, ()) if one["kind"] == "stall"]
+    assert found == [(0, 50_001), (60_000, 200_000)]
+    assert len([one for one in seen([*truth, act("go", 70_000, words="go 0")], commits, ())
+                if one["kind"] == "stall"]) == 1  # fmt: skip
 
 
 def test_two_applications_count_only_if_they_met() -> None:

@@ -61,6 +61,16 @@ def test_two_applications_with_different_topics_and_skipped_records_are_worth_a_
     assert (_verdict_of_facts(skips=skips).level, _verdict_of_facts(skips=skips).text) == ("look", words)
     # a late commit of the member whose session had just ended
     assert _verdict_of_facts(skips=skips, stays=Group("a").dies(HOUR_S - 1, "a").stays).level == "fine"
+    # just after a silence, members read what producers had kept
+    fast = [one._replace(client="a") for one in skips]
+    assert _verdict_of_facts(skips=fast).level == "look"
+    assert _verdict_of_facts(skips=fast, silences=[(0, ms(HOUR_S - 5))]).level == "fine"
+    # lost members went on, committed late, and joined again at once
+    back = Group("a").dies(HOUR_S - 20, "a").comes(HOUR_S, "a")
+    rebalances = [one._replace(start_ms=one.end_ms - 500) for one in back.rebalances]
+    late = [one._replace(at_ms=ms(HOUR_S) - 501) for one in skips]
+    assert _verdict_of_facts(skips=late, stays=back.stays, rebalances=rebalances).level == "fine"
+    assert _verdict_of_facts(skips=late, stays=back.stays).level == "look"
     assert "45 records of orders-0:" in _verdict_of_facts(skips=skips[:1]).text
 
 

@@ -192,6 +192,20 @@ def test_the_documentation_has_every_kind_and_every_threshold() -> None:
     }
 
 
+def test_a_member_that_comes_back_long_after_the_others_was_lost() -> None:
+    """Others kept their sessions after the silence, or joined again at once."""
+    for lost, level in (("a",), "look"), (("a", "b"), "look"), (("a", "b", "c"), "fine"):
+        group = Group("a", "b", "c").is_silent_with_others(1_000, 1_120)
+        group.dies(1_130, *lost).is_lost_with_others(1_130)
+        early = ("a", "b", "c") if level == "fine" else lost[1:]
+        if early:
+            group.comes(1_132, *early)
+        if level == "look":
+            group.comes(1_151, "a")
+        facts = Facts(ms(HOUR_S), stays=group.stays, rebalances=group.rebalances, silences=[(ms(1_000), ms(1_120))])
+        assert verdict.verdict(group.episodes(), facts).level == level, lost
+
+
 def test_without_end_offsets_nobody_knows_whether_a_group_is_fine() -> None:
     group = Group("a", "b").restarts(1_000, "a", 10)
     last = [Last("orders", partition, ms(HOUR_S - 5), None, "a") for partition in (0, 1)]

@@ -439,3 +439,9 @@ def test_a_gap_that_was_a_silence_is_not_usual() -> None:
 
 def test_a_restart_makes_no_stall(found: Found) -> None:
     assert [row["status"] for row in found["calm"] if row["status"] in ("STALL", "STOP")] == []
+
+
+def test_the_owner_of_a_stall_is_the_member_that_had_the_partition_then() -> None:
+    owned = {("t", 0): [(0, 1_000_500, "m"), (1_000_500, None, "new")]}
+    (found,) = stalls_of([], [_CANDIDATE | {"to_ms": 1_200_000}], _OTHER, owned, (), {"new": "new-1"})
+    assert (found["member_id"], found["client_id"]) == ("new", "new-1")
