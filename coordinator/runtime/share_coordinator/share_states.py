@@ -7,14 +7,13 @@ persister creates the topic too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import structlog
 
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.runtime.loader import Loader
-from muster.coordinator.runtime.routing import ByPartition, Leaderships, Routing, check_placement
+from muster.coordinator.runtime.late_shards import LateShards
+from muster.coordinator.runtime.routing import ByPartition, check_placement
 from muster.coordinator.state_machine.interface import Respond
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, JobQueue, PendingResult
@@ -73,8 +72,8 @@ class Place(NamedTuple):
     """The nodes of other processes. None means that no other process exists."""
 
 
-class ShareStates:
-    """The share coordinator, with the methods of `Persister`. `routing` finds a key's shard, once the topic exists."""
+class ShareStates(LateShards["ShareStateShard"]):
+    """The share coordinator, with the methods of `Persister`."""
 
     def __init__(
         self,
@@ -87,15 +86,10 @@ class ShareStates:
         """`settings` makes the settings when they are first needed: those of the core, and the `linger_ms` of
         `CoordinatorShard`.
         """
-        self._topics = topics
-        self._clock = clock
+        super().__init__(topics, clock, SHARE_STATE_TOPIC)
         self._job_queue = job_queue
         self._make_settings = settings
         self._place = place
-        self._loader: Loader | None = None
-        self.leaderships: Leaderships | None = None
-        """The active shards of this node. None while the topic does not exist."""
-        self.routing: Routing[ShareStateShard] = Routing(())
 
     # ---- the shards
 
@@ -116,17 +110,8 @@ class ShareStates:
         # Imported late, because most servers have no share groups.
         from muster.coordinator.runtime.share_coordinator.shard import WHAT, share_state_shards
 
-        place = self._place
         shards = share_state_shards(self._topics, self._clock, *self._make_settings())
-        self.routing = Routing(shards)
-        is_here = partial(self._topics.open.is_here, SHARE_STATE_TOPIC)
-        self.leaderships = Leaderships(place.node_id, [one.runtime for one in shards], self._clock, WHAT, is_here)
-        self._loader = Loader(self._clock, WHAT, self._check_placement)
-        all_mine = [Leader(place.node_id, 0)] * len(shards)
-        for shard in self.leaderships.new(all_mine if place.leaders is None else place.leaders()):
-            partition = self._topics.open.partition(SHARE_STATE_TOPIC, shard.partition)
-            self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
-        self._loader.run_for(budget_ms)
+        self.load(shards, WHAT, self._place.node_id, self._place.leaders, self._check_placement, budget_ms)
 
     def _check_placement(self) -> None:
         """Log one line if states are in wrong partitions, as after a copy from another cluster."""
@@ -143,20 +128,6 @@ class ShareStates:
             failure: Any = yield later
             if failure is not None:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
-
-    def stop(self) -> None:
-        """Resign from all shards."""
-        if self._loader is not None:
-            self._loader.stop()
-        for shard in self.routing.shards:
-            shard.runtime.resign()
-
-    def died(self) -> None:
-        """Drop all shards without answers or writes, because the node has died."""
-        if self._loader is not None:
-            self._loader.stop()
-        if self.leaderships is not None:
-            self.leaderships.drop()
 
     def submit(self, request: StateRequest, respond: Respond) -> None:
         """Let the shard of this node decide a request, without a retry."""

@@ -6,14 +6,13 @@ As on Kafka, the first FindCoordinator for a transactional id creates the topic 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.runtime.loader import Loader
-from muster.coordinator.runtime.routing import ByPartition, Leaderships, Routing
+from muster.coordinator.runtime.late_shards import LateShards
+from muster.coordinator.runtime.routing import ByPartition
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, JobQueue, PendingResult, at_once
 from muster.coordinator.topics.cluster_image import Leader
@@ -36,8 +35,8 @@ _SPARE_IDS: Final = 100
 """How many unused producer ids are kept for later commands."""
 
 
-class Transactions:
-    """The transaction coordinator. `routing` finds the shard of a transactional id, once the topic exists."""
+class Transactions(LateShards["TransactionShard"]):
+    """The transaction coordinator."""
 
     def __init__(
         self,
@@ -64,9 +63,8 @@ class Transactions:
         leading shards on all nodes of this process; None when this process has only one node. `peers`: the nodes of
         other processes; None without other processes.
         """
+        super().__init__(topics, clock, TRANSACTION_STATE_TOPIC)
         self._peers = peers
-        self._topics = topics
-        self._clock = clock
         self._job_queue = job_queue
         self._groups = groups
         self._make_settings = settings
@@ -76,15 +74,11 @@ class Transactions:
         self._history = history
         self._loaded = loaded
         self._is_making_history = False
-        self._loader: Loader | None = None
         self._spare_ids: list[int] = []
         self._is_drawing = False
         self._node_id = node_id
         self._leaders = leaders
         self._leader_shards = leader_shards
-        self.leaderships: Leaderships | None = None
-        """The active shards of this node. None while the topic does not exist."""
-        self.routing: Routing[TransactionShard] = Routing(())
 
     @property
     def settings(self) -> TransactionSettings:
@@ -144,17 +138,7 @@ class Transactions:
             self._linger_ms,
             self._peers,
         )
-        self.routing = Routing(shards)
-        is_here = partial(self._topics.open.is_here, TRANSACTION_STATE_TOPIC)
-        self.leaderships = Leaderships(
-            self._node_id, [one.runtime for one in shards], self._clock, "transactions", is_here
-        )
-        self._loader = Loader(self._clock, "transactions", self._loaded)
-        all_mine = [Leader(self._node_id, 0)] * len(shards)
-        for shard in self.leaderships.new(all_mine if self._leaders is None else self._leaders()):
-            partition = self._topics.open.partition(TRANSACTION_STATE_TOPIC, shard.partition)
-            self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
-        self._loader.run_for(budget_ms)
+        self.load(shards, "transactions", self._node_id, self._leaders, self._loaded, budget_ms)
 
     def ensuring(self) -> Job[None]:
         """A job that creates the topic if it does not exist. Raises `ApiError`."""
@@ -175,20 +159,6 @@ class Transactions:
                 return producer_ids
             known |= core.producers_among(producer_ids)
         return known if cores else producer_ids
-
-    def stop(self) -> None:
-        """Resign from all shards: waiting requests are answered NOT_COORDINATOR."""
-        if self._loader is not None:
-            self._loader.stop()
-        for shard in self.routing.shards:
-            shard.runtime.resign()
-
-    def died(self) -> None:
-        """Drop all shards without answers or writes, because the node has died."""
-        if self._loader is not None:
-            self._loader.stop()
-        if self.leaderships is not None:
-            self.leaderships.drop()
 
     def submit(self, transactional_id: str, command: TransactionCommand) -> None:
         """Let the shard of this id decide a command."""
