@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from muster.coordinator.http.kafka_metrics import GroupRow, TopicRow
 from muster.coordinator.system.jobs import Job
 
-ROWS_AT_ONCE: Final = 250
+ROWS_AT_ONCE: Final = 100
 """How many partitions or groups one step looks at."""
 SAMPLES: Final = 30
 """How many samples of each group are kept, for its sparkline. Samples in a row that are equal count as two."""
