@@ -17,22 +17,25 @@ from tools.diagrams.pages import Parts
 _TYPES = {"int64": "long", "int32": "int", "int16": "short", "bool": "boolean"}
 _BEFORE = "_before"
 _AFTER = "_after"
-_LINK = "[shared](#shared-columns)"
 
 
 def shared() -> str:
     """The columns that have the same meaning in all tables."""
-    return _table("column", "meaning", rows=((f"`{name}`", words) for name, words in SHARED.items()))
+    return _table((f"`{name}`", words) for name, words in SHARED.items())
 
 
 def columns(name: str) -> str:
-    """The columns of one table, shared columns first. `group` and `actual_…` are described once on the page."""
+    """The columns of one table. `group` and `actual_…` are described once on the page, and so are shared columns."""
     fields = [field for field in TABLES[name] if not _stands_elsewhere(name, field.name)]
-    fields.sort(key=lambda field: not is_shared(name, field.name))
-    rows = (
-        (_typed(name, together), words) for words, together in groupby(fields, lambda field: _meaning(name, field.name))
-    )
-    return _table("column", "meaning", rows=rows)
+    common = [field for field in fields if is_shared(name, field.name)]
+    rows = [(_typed(name, common), "shared")] if common else []
+    own = (field for field in fields if not is_shared(name, field.name))
+    rows += ((_typed(name, some), words) for words, some in groupby(own, lambda field: _meaning(name, field.name)))
+    return _table(rows)
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(("| column | meaning", "|---|---", *(f"| {column} | {meaning}" for column, meaning in rows)))
 
 
 def _stands_elsewhere(table: str, column: str) -> bool:
@@ -62,8 +65,6 @@ def _kind(table: str, field: pa.Field) -> str:
 
 
 def _meaning(table: str, column: str) -> str:
-    if is_shared(table, column):
-        return _LINK
     words = (comment(table, column) or "").removesuffix("; null: not known")
     return words.removesuffix(", before the change") if table == "comparison" else words
 
@@ -74,12 +75,6 @@ def _type(kind: pa.DataType) -> str:
     if pa.types.is_struct(kind):
         return f"({', '.join(kind.field(at).name for at in range(kind.num_fields))})"
     return _TYPES.get(str(kind), str(kind))
-
-
-def _table(*head: str, rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [" | ".join(cells) for cells in (head, *rows)]
-    lines = [f"| {line} |" for line in lines]
-    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
 PARTS: Parts = {"shared": shared} | {name: partial(columns, name) for name in TABLES if name != UNKNOWN}
