@@ -143,9 +143,13 @@ async def _not_found(scope: Any, _receive: Any, _send: Any) -> None:
 
 async def body_of(request: Request, most: int) -> bytes:
     """The body of a request. Raises Failure when it has more than `most` bytes."""
+    too_large = Failure("too-large", f"a body may have {most} bytes")
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced[:20]) > most:
+        raise too_large
     body = bytearray()
     async for part in request.stream():
         body += part
         if len(body) > most:
-            raise Failure("too-large", f"a body may have {most} bytes")
+            raise too_large
     return bytes(body)

@@ -58,6 +58,13 @@ async def change(door: Door, group: str, given: Any, **headers: str) -> tuple[in
     return int(answer.split()[1]), json.loads(data)
 
 
+async def test_a_body_that_is_announced_as_too_large_is_refused_before_it_arrives() -> None:
+    async with with_console() as (door, _):
+        lines = {"Content-Type": "application/json", "Content-Length": "999999999"}
+        status, answer = await ask(door, "/console/groups/g/actions", "POST", **lines)
+        assert (status, answer["error"]["code"]) == (413, "too-large")
+
+
 @asynccontextmanager
 async def following(door: Door, query: str = "", **headers: str) -> AsyncIterator[asyncio.StreamReader]:
     """The stream of events, behind its head."""
