@@ -17,9 +17,11 @@ from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 if TYPE_CHECKING:
     from muster.coordinator.groups.consumer.heartbeat import SteadyMember
+    from muster.coordinator.groups.streams.steady import SteadyMember as SteadyTasks
 
 
 class CachedHeartbeat:
@@ -38,7 +40,7 @@ class CachedHeartbeat:
         route: Route,
         context: RequestContext,
         shard: GroupShard,
-        member: GenerationMember | SteadyMember,
+        member: GenerationMember | SteadyMember | SteadyTasks,
         response: Message,
     ) -> None:
         """`response`: the answer to each of these requests."""
@@ -88,6 +90,21 @@ def cache_consumer_heartbeat(node: Node, route: Route, context: RequestContext, 
         return None
     shard = node.routing.shard(request.group_id)
     member = shard.prepare_consumer_heartbeat(request, context.client)
+    if member is None:
+        return None
+    return CachedHeartbeat(node, route, context, shard, member, member.response), frame[8:], None
+
+
+def cache_streams_heartbeat(node: Node, route: Route, context: RequestContext, frame: bytes, body: int) -> Made | None:
+    """The cached heartbeat. None unless the sender is permitted, has the tasks of its target, and says nothing."""
+    # imported late: the first heartbeat of a streams group has loaded the module
+    from muster.coordinator.api.groups.streams_groups import is_served
+
+    request: StreamsGroupHeartbeatRequest = route.decode(frame, body, len(frame))
+    if not is_served(node) or not may_read_group(node, context, request.group_id):
+        return None
+    shard = node.routing.shard(request.group_id)
+    member = shard.prepare_streams_heartbeat(request, context.client)
     if member is None:
         return None
     return CachedHeartbeat(node, route, context, shard, member, member.response), frame[8:], None

@@ -146,7 +146,7 @@ class Node:
     __slots__ = (
         "_most_sessions", "authorizer", "client_instances", "client_reports", "clock", "cluster", "config",
         "controller", "decoded_requests", "delegation_tokens", "draw_uuid", "draw_uuid_text", "job_queue", "peers",
-        "persister", "quotas", "routing", "serves_consumer_groups", "sessions", "share_partitions", "topics",
+        "persister", "quotas", "routing", "served_protocols", "sessions", "share_partitions", "topics",
         "transactions", "unsent",
     )  # fmt: skip
 
@@ -189,8 +189,8 @@ class Node:
         self.decoded_requests = DecodedRequests(clock)
         self.quotas: ClientQuotas | None = None
         """The quotas of users and client ids. None means that no quota has existed since the start."""
-        self.serves_consumer_groups: bool | None = None
-        """Whether the node serves the consumer protocol (KIP-848). None means that no request has asked yet."""
+        self.served_protocols: dict[str, bool] = {}
+        """Whether the node serves a protocol of groups (`groups.protocols`), as far as a request has asked."""
         self.delegation_tokens: DelegationTokens | None = None
         """The delegation tokens. None means that no `delegation.token.secret.key` is configured."""
         self.client_reports = client_reports
@@ -212,8 +212,8 @@ class Node:
         self.sessions = FetchSessions(self._most_sessions, self._draw_session_id)
 
     def features_changed(self) -> None:
-        """Forget what followed from the feature levels: cached requests, and whether consumer groups are served."""
-        self.serves_consumer_groups = None
+        """Forget what followed from the feature levels: cached requests, and which protocols are served."""
+        self.served_protocols.clear()
         self.authorizer.version += 1
 
     def _draw_session_id(self) -> int:

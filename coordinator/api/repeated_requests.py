@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from muster.coordinator.api.cached_commits import cache_commit
-from muster.coordinator.api.cached_heartbeats import cache_consumer_heartbeat, cache_heartbeat
+from muster.coordinator.api.cached_heartbeats import cache_consumer_heartbeat, cache_heartbeat, cache_streams_heartbeat
 from muster.coordinator.api.cached_requests import MAX_BYTES, MAX_CACHED, CachedRequests, Made
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
@@ -40,6 +40,7 @@ def _size(data: bytes, start: int, end: int) -> int:  # noqa: ARG001  # as any `
 CACHES: Final[Mapping[int, Cache]] = {
     ApiKey.HEARTBEAT: Cache(cache_heartbeat, _all_but_id),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Cache(cache_consumer_heartbeat, _all_but_id),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: Cache(cache_streams_heartbeat, _all_but_id),
     ApiKey.OFFSET_COMMIT: Cache(cache_commit, _size),
 }
 """The APIs whose requests are cached."""

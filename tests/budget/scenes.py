@@ -43,6 +43,7 @@ from muster.protocol.messages.list_groups import ListGroupsRequest
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from muster.virtual.machine import PORT
 from tests.budget.counting import Cost, Counter, peak_bytes
@@ -70,6 +71,9 @@ PLAIN: Final = {
     "group.consumer.heartbeat.interval.ms": "1000000",
     "group.consumer.max.session.timeout.ms": "1800000",
     "group.consumer.session.timeout.ms": "1800000",
+    "group.streams.max.session.timeout.ms": "1800000",
+    "group.streams.session.timeout.ms": "1800000",
+    "group.streams.initial.rebalance.delay.ms": "0",
     **dict.fromkeys(
         (
             "log.retention.check.interval.ms",
@@ -246,6 +250,26 @@ def beat(group: str, member: str = "member", epoch: int = 0, **more: Any) -> Con
     return ConsumerGroupHeartbeatRequest(group, member, epoch, **more)
 
 
+def streams_beat(group: str, epoch: int = 0) -> StreamsGroupHeartbeatRequest:
+    """Return a heartbeat of the only member of a streams group; with epoch 0 it joins."""
+    if epoch:
+        return StreamsGroupHeartbeatRequest(group, "member", epoch)
+    topology = Topology(0, [Subtopology("0", [TOPIC])])
+    return StreamsGroupHeartbeatRequest(
+        group, "member", 0, rebalance_timeout_ms=SESSION_MS, topology=topology, active_tasks=[], standby_tasks=[],
+        warmup_tasks=[], process_id="process",
+    )  # fmt: skip
+
+
+def settled(scene: Scene, group: str) -> int:
+    """Let the only member of a streams group join, and get its tasks, which are computed in a thread. Its epoch."""
+    answer = scene.ask(streams_beat(group))
+    while answer.status:
+        scene.node.rest(REST_MS)
+        answer = scene.ask(streams_beat(group, answer.member_epoch))
+    return int(answer.member_epoch)
+
+
 # ---- scenes
 
 
@@ -275,6 +299,13 @@ def everyday(scene: Scene, topic_id: bytes) -> None:
     scene.ask(again[0])
     count("consumer group heartbeat, alike", again[:1] * REPEATS)
     count("consumer group heartbeat, not alike", again * REPEATS)
+    tasks = [streams_beat(group, settled(scene, group)) for group in map(scene.group, ("s", "t"))]
+    for request in tasks * 4:
+        scene.ask(request)
+    scene.ask(tasks[0])
+    scene.ask(tasks[0])
+    count("streams group heartbeat, alike", tasks[:1] * REPEATS)
+    count("streams group heartbeat, not alike", tasks * REPEATS)
     small = batch(b"x" * 100)
     for _ in range(2):
         scene.ask(producing(topic_id, small, (partition,)))

@@ -16,6 +16,7 @@ from muster.coordinator.api.groups.describing import (
     snapshots_of,
 )
 from muster.coordinator.api.groups.membership import answered_by_the_group
+from muster.coordinator.api.groups.protocols import is_served
 from muster.coordinator.api.many_rows import MAX_ANSWER_BYTES, AnswerSize, pattern_error
 from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.groups.consumer.checks import MAX_NAMES, ascending_names, distinct_names
@@ -26,7 +27,7 @@ from muster.coordinator.runtime.group_coordinator.error_responses import refuse
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.system.jobs import Job, OffloadedWork
 from muster.coordinator.system.uuids import as_text
-from muster.coordinator.topics.features import GROUP, level_of
+from muster.coordinator.topics.features import GROUP
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -35,7 +36,6 @@ from muster.protocol.messages.consumer_group_describe import (
 )
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
-PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 CONSUMER: Final = "consumer"
 MAX_GROUP_BYTES: Final = 3 * MAX_ANSWER_BYTES
 """The most bytes of a group in an answer, even if it is the only group."""
@@ -134,13 +134,8 @@ def _refusal(
 
 
 def _is_served(node: Node) -> bool:
-    """Whether the configuration (deprecated since Kafka 4.3) and `group.version` enable this protocol."""
-    served = node.serves_consumer_groups
-    if served is None:  # the property cannot change while the broker runs; a new `group.version` sets None
-        protocols = node.config.value(PROTOCOLS)
-        served = isinstance(protocols, tuple) and CONSUMER in protocols
-        served = node.serves_consumer_groups = served and level_of(node.topics.state.features, GROUP) > 0
-    return served
+    """Whether the configuration and `group.version` enable this protocol."""
+    return is_served(node, CONSUMER, GROUP)
 
 
 @in_steps

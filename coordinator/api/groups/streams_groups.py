@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.groups import protocols
 from muster.coordinator.api.groups.describing import (
     DescribeApi,
     described,
@@ -28,7 +29,7 @@ from muster.coordinator.security.authorizer import Operation, ResourceType, may_
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.features import STREAMS, level_of
+from muster.coordinator.topics.features import STREAMS
 from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.streams_group_describe import (
@@ -62,8 +63,8 @@ _NO_PLUGIN: Final = "The broker has no streams group topology description plugin
 
 
 def is_served(node: Node) -> bool:
-    """Whether `streams.version` enables streams groups."""
-    return level_of(node.topics.state.features, STREAMS) > 0
+    """Whether the configuration and `streams.version` enable streams groups."""
+    return protocols.is_served(node, "streams", STREAMS)
 
 
 def handle_streams_group_heartbeat(

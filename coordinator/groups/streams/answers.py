@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from muster.assignors.java_order import string_order
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.refusal import Refused
-from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.groups.streams.group import StreamsGroup
 from muster.coordinator.groups.streams.internal_topics import Configured, Status
 from muster.coordinator.groups.streams.member import Description, Position, StreamsMember
@@ -50,22 +50,22 @@ class Beaten(NamedTuple):
 
 
 def response_to(
-    step: Step, group: StreamsGroup, beaten: Beaten, statuses: list[Status], configured: Configured
+    state: State, group: StreamsGroup, beaten: Beaten, statuses: list[Status], configured: Configured
 ) -> StreamsGroupHeartbeatResponse:
     """The answer, without endpoints."""
-    request, position, configs = beaten.request, beaten.position, step.state.configs.of_streams(group.group_id)
+    request, position, configs = beaten.request, beaten.position, state.configs.of_streams(group.group_id)
     response = StreamsGroupHeartbeatResponse(
         0, 0, None, request.member_id, position.epoch, configs.heartbeat_interval_ms, 0,
         configs.task_offset_interval_ms, configs.acceptable_recovery_lag,
     )  # fmt: skip
     if not request.member_epoch or beaten.is_moved:
         response.active_tasks, response.standby_tasks, response.warmup_tasks = map(_rows, position.assigned)
-    statuses += _statuses(step, group, beaten, configured)
+    statuses += _statuses(state, group, beaten, configured)
     response.status = [message.Status(*one) for one in statuses]
     return response
 
 
-def _statuses(step: Step, group: StreamsGroup, beaten: Beaten, configured: Configured) -> list[Status]:
+def _statuses(state: State, group: StreamsGroup, beaten: Beaten, configured: Configured) -> list[Status]:
     made = [] if configured.status is None else [configured.status]
     if group.shutdown_by is not None:
         detail = (
@@ -73,7 +73,7 @@ def _statuses(step: Step, group: StreamsGroup, beaten: Beaten, configured: Confi
             f"entire application."
         )
         made.append(Status(SHUTDOWN_APPLICATION, detail))
-    wanted = step.state.configs.of_streams(group.group_id).rack_tags
+    wanted = state.configs.of_streams(group.group_id).rack_tags
     there = {key for key, _ in beaten.description.client_tags}
     lacking = [tag for tag in wanted if tag not in there]
     if lacking and beaten.version >= TAGS_SINCE:

@@ -122,7 +122,7 @@ def _beat(
     validated = topology.epoch if configured.status is None else NO_TOPOLOGY
     checks.check_tasks(configured, request)
     offsets = _offsets(group, request)
-    configs = target.configs_of(step, group.group_id)
+    configs = target.configs_of(step.state, group.group_id)
     is_new_hash = metadata_hash != group.metadata_hash
     must_compute = is_new_hash or validated != group.validated_epoch or configs != group.last_configs
     must_compute |= is_own and (request.instance_id is None or _differ(known, description))
@@ -167,7 +167,7 @@ def _beat(
     # As on Kafka, a group that this heartbeat has created forgets everything that has no record.
     if offsets is not None and not is_created:
         group.offsets[sender.member_id] = offsets
-    response = answers.response_to(step, group, beaten, statuses, configured)
+    response = answers.response_to(step.state, group, beaten, statuses, configured)
     response.partitions_by_user_endpoint = endpoints
     if present is not None:
         response.endpoint_information_epoch = group.endpoint_epoch

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from muster.assignors.java_order import string_order
 from muster.assignors.sticky_tasks import StickyTaskAssignor, TaskCount, TaskMember
 from muster.coordinator.groups.common import kafka_order
-from muster.coordinator.groups.common.state import Step, with_bytes
+from muster.coordinator.groups.common.state import State, Step, with_bytes
 from muster.coordinator.groups.streams import records
 from muster.coordinator.groups.streams.group import StreamsGroup
 from muster.coordinator.groups.streams.internal_topics import Configured
@@ -97,9 +97,9 @@ class TasksComputed(NamedTuple):
     computed: ComputedTarget | None
 
 
-def configs_of(step: Step, group_id: str) -> dict[str, str]:
+def configs_of(state: State, group_id: str) -> dict[str, str]:
     """The settings of the assignment that apply to the group now, as its record has them."""
-    times = step.state.configs.of_streams(group_id)
+    times = state.configs.of_streams(group_id)
     made = {STANDBY_REPLICAS: str(times.standby_replicas)}
     if times.rack_tags:
         made[RACK_TAGS] = ",".join(times.rack_tags)

@@ -20,6 +20,7 @@ from muster.coordinator.groups.consumer import heartbeat
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets import commit
 from muster.coordinator.groups.offsets.commit import CommitTemplate
+from muster.coordinator.groups.streams import steady
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.runtime import interfaces
@@ -38,6 +39,7 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
+from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 if TYPE_CHECKING:
     from muster.assignors.assignor import Assignor
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     )
     from muster.coordinator.groups.consumer.heartbeat import SteadyMember
     from muster.coordinator.groups.share.commands import StatesCreated, StatesDeleted
+    from muster.coordinator.groups.streams.steady import SteadyMember as SteadyTasks
     from muster.coordinator.log.producers.append_checks import VerificationGuard
     from muster.coordinator.share_state.persister import Persister
     from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -314,6 +317,11 @@ class GroupShard:
         """`prepare_heartbeat` for a member of a consumer group (KIP-848)."""
         core = self.runtime.core
         return None if core is None else heartbeat.prepare_heartbeat(core.state, request, client)
+
+    def prepare_streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client) -> SteadyTasks | None:
+        """`prepare_heartbeat` for a member of a streams group (KIP-1071)."""
+        core = self.runtime.core
+        return None if core is None else steady.prepare_heartbeat(core.state, request, client)
 
     def prepare_commit(self, request: OffsetCommitRequest, version: int) -> CommitTemplate | None:
         """A template for equal commits of this version, for `commit_prepared`. None when only `submit` can answer."""

@@ -29,13 +29,17 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
+from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequestEndpoint as Endpoint
+from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequestTaskIds as TaskIds
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from tests.coordinator.api.cached_requests.peer import COMMIT, HEARTBEAT, Peer, commit
 from tests.coordinator.api.harness import FakeTopics, make_channel
 from tests.stories.stage import subscription
 
 JOIN, SYNC, LEAVE = ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP
-CONSUMER_HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
+CONSUMER_HEARTBEAT, STREAMS_HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_HEARTBEAT
+PROTOCOLS = {CONSUMER_HEARTBEAT: "consumer", STREAMS_HEARTBEAT: "streams"}
 CONNECTIONS = 3
 SESSION_MS = 6_000, 10_000
 FULL_DISK = OSError(28, "No space left on device")
@@ -68,8 +72,8 @@ class Connection:
         cached = self.requests.cached
         if cached is not None:
             name = type(cached).__name__
-            is_consumer = name == "CachedHeartbeat" and cached.route.api.key == CONSUMER_HEARTBEAT
-            prepared[f"{name} of the consumer protocol" if is_consumer else name] += 1
+            protocol = PROTOCOLS.get(cached.route.api.key) if name == "CachedHeartbeat" else None
+            prepared[name if protocol is None else f"{name} of the {protocol} protocol"] += 1
 
 
 class Side:
@@ -144,7 +148,7 @@ class Pair:
             number, answer = answers[self.read]
             self.read += 1
             key, version, _ = self.last[number]
-            if key in (JOIN, HEARTBEAT, CONSUMER_HEARTBEAT):
+            if key in (JOIN, HEARTBEAT, *PROTOCOLS):
                 _, body = frames.decode_response_header(api(key), version, answer, 4, len(answer))
                 self.heard(number, key, api(key).decode_response(version, answer, body))
 
@@ -167,7 +171,7 @@ class Pair:
             self.correlation += 1
             data = frames.request_frame(api(key), version, self.correlation, request, "me")
             self.last[number] = key, version, request
-            if key in (COMMIT, HEARTBEAT, CONSUMER_HEARTBEAT):
+            if key in (COMMIT, HEARTBEAT, *PROTOCOLS):
                 self.repeated[number] = key, version, request
             self.both(lambda side: side.connections[number].send(data))
 
@@ -214,6 +218,51 @@ class MixedPair(Pair):
                 self.beat(number, topic_partitions=rows)
 
 
+class StreamsPair(Pair):
+    """The group is a streams group: each connection may have a member."""
+
+    def __init__(self, linger_ms: int, version: int) -> None:
+        super().__init__(linger_ms, version)
+        self.epochs: dict[int, tuple[int, int]] = {}
+        """The epochs of members and of the endpoints that they know, by connection."""
+
+    def join(self, number: int) -> None:
+        topology = Topology(0, [Subtopology("0", ["t1"])])
+        none: Any = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+        self._beat(number, 0, 0, rebalance_timeout_ms=5_000, topology=topology, process_id=f"p{number}", **none)
+
+    def beat(self, number: int, **more: Any) -> None:
+        self._beat(number, *self.epochs.get(number, (2, 0)), **more)
+
+    def quit(self, number: int) -> None:
+        self._beat(number, -1, 0)
+
+    def _beat(self, number: int, epoch: int, endpoints: int, **more: Any) -> None:
+        request = StreamsGroupHeartbeatRequest("g", f"s{number}", epoch, endpoints, **more)
+        self.ask(number, STREAMS_HEARTBEAT, self.version % 2, request)
+
+    def heard(self, number: int, key: int, response: Any) -> None:
+        if response.error_code or response.member_epoch < 0:
+            self.epochs.pop(number, None)
+            return
+        self.epochs[number] = response.member_epoch, response.endpoint_information_epoch
+        if response.active_tasks is not None:
+            rows = [TaskIds(one.subtopology_id, one.partitions) for one in response.active_tasks]
+            self.beat(number, active_tasks=rows, standby_tasks=[], warmup_tasks=[])
+
+
+def play_streams(pair: StreamsPair, kind: str, number: int, a: int, b: int) -> None:
+    if kind == "streams beat":
+        for _ in range(1 + a % 3):
+            pair.beat(number)
+    elif kind == "endpoint":
+        pair.beat(number, user_endpoint=Endpoint("h", b))
+    elif kind == "quit":
+        pair.quit(number)
+    else:
+        play(pair, kind, number, a, b)
+
+
 def play_mixed(pair: MixedPair, kind: str, number: int, a: int, b: int) -> None:
     if kind == "enter":
         pair.enter(number)
@@ -248,6 +297,11 @@ MIXED = {
     "leave": 4, "beat": 30, "commit": 5, "again": 30, "join": 4,
 }  # fmt: skip
 """The same for groups whose members have both protocols: such groups are upgraded, downgraded and deleted."""
+
+STREAMS = {
+    "streams beat": 80, "again": 40, "join": 4, "quit": 2, "endpoint": 2, "turn": 20, "synced": 8, "advance": 6
+}  # fmt: skip
+"""The same for streams groups."""
 
 
 def play(pair: Pair, kind: str, number: int, a: int, b: int) -> None:
@@ -308,6 +362,14 @@ def mixed_history(seed: int) -> None:
     run(pair, play_mixed, weights, rng)
 
 
+def streams_history(seed: int) -> None:
+    rng = Random(seed)
+    pair = StreamsPair(rng.choice([0, 5]), rng.randrange(2))
+    weights = STREAMS | {kind: UNUSUAL[kind] for kind in rng.sample(list(UNUSUAL), rng.randrange(6)) if kind != "leave"}
+    weights.pop("sync", None)
+    run(pair, play_streams, weights, rng)
+
+
 def run(pair: Any, step: Callable[..., None], weights: dict[str, int], rng: Random) -> None:
     with capture_logs():
         pair.join(0)
@@ -334,6 +396,13 @@ def test_groups_of_both_protocols_get_the_same_bytes_with_cached_requests_as_wit
     assert prepared["CachedCommit"] > 20
     assert kinds["classic consumer"] > 20
     assert kinds["consumer classic"] > 10
+
+
+def test_streams_groups_get_the_same_bytes_with_cached_requests_as_without() -> None:
+    prepared.clear()
+    for seed in range(4):
+        streams_history(seed)
+    assert prepared["CachedHeartbeat of the streams protocol"] > 60
 
 
 def test_the_compared_histories_use_cached_requests() -> None:

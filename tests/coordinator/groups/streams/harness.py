@@ -7,6 +7,7 @@ from typing import Any
 
 from muster.coordinator.groups.common.helpers import Helpers
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
+from muster.coordinator.groups.common.settings import GroupConfigured
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.streams import target
 from muster.coordinator.groups.streams.group import StreamsGroup, streams_group
@@ -97,9 +98,9 @@ class StreamsGroupHarness(EpochGroupHarness):
         """The result of the first request that the core gave away."""
         return target.computed(self.offloaded.pop(0))
 
-    def notify(self, result: TasksComputed) -> None:
-        """Give the core a result."""
-        self.collect(self.core.handle(result, self.now, self.max_bytes))
+    def notify(self, what: TasksComputed | GroupConfigured) -> None:
+        """Give the core a result, or a group's configuration."""
+        self.collect(self.core.handle(what, self.now, self.max_bytes))
 
     def change_topics(self, image: TopicsImage) -> None:
         """Give the core these topics."""
