@@ -300,8 +300,8 @@ def everyday(scene: Scene, topic_id: bytes) -> None:
     count("consumer group heartbeat, alike", again[:1] * REPEATS)
     count("consumer group heartbeat, not alike", again * REPEATS)
     tasks = [streams_beat(group, settled(scene, group)) for group in map(scene.group, ("s", "t"))]
-    for request in tasks * 4:
-        scene.ask(request)
+    for task_beat in tasks * 4:
+        scene.ask(task_beat)
     scene.ask(tasks[0])
     scene.ask(tasks[0])
     count("streams group heartbeat, alike", tasks[:1] * REPEATS)

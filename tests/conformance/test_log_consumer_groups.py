@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -174,12 +174,11 @@ def servers(tmp_path: Path) -> Iterator[tuple[KafkaServer, MusterServer]]:
             server.kill()
 
 
-def take_over(source: Path, target: Path, *, topics: bool) -> None:
+def take_over(source: Path, target: Path, topics: Collection[str] = ()) -> None:
     """Copy the partitions of the offsets topic, and those of the topics whose ids are in the records."""
-    if topics:
-        for path in source.iterdir():
-            if path.name.rpartition("-")[0] in TOPICS:
-                shutil.copytree(path, target / path.name)
+    for path in source.iterdir():
+        if path.name.rpartition("-")[0] in topics:
+            shutil.copytree(path, target / path.name)
     for folder in folders(source):
         there = target / folder.name
         if not topics:
@@ -194,7 +193,7 @@ def take_over(source: Path, target: Path, *, topics: bool) -> None:
 
 def give_back(muster: MusterServer, kafka: KafkaServer) -> None:
     logs = kafka.workdir / "data" / "logs"
-    take_over(muster.workdir / "data", logs, topics=False)
+    take_over(muster.workdir / "data", logs)
     for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
         (logs / name).unlink(missing_ok=True)
 
@@ -209,7 +208,7 @@ def test_consumer_groups_go_on_from_kafka_to_muster_and_back(
     assert (before["GroupState"], len(before["Members"])) == ("Reconciling", 4)
     assert {member["MemberType"] for member in before["Members"]} == {0, 1}
     kafka.kill()
-    take_over(kafka.workdir / "data" / "logs", muster.workdir / "data", topics=True)
+    take_over(kafka.workdir / "data" / "logs", muster.workdir / "data", TOPICS)
     muster.start()
     after = asyncio.run(go_on(muster, before, members, newcomer))
     muster.kill()
