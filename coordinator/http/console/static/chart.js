@@ -9,6 +9,9 @@ const TOP = 22;
 const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600].map((one) => one * 1000);
 const HOW = { left: "left", expired: "sent no heartbeat for its session timeout", removed: "was removed", replaced: "came back under another id" };
 
+// How far a narrow chart is scrolled away from its end, which is now.
+let away = 0;
+
 export function chart({ rows, rebalances }, from, until, chosen, choose) {
   const width = 1000;
   const names = 190;
@@ -19,7 +22,7 @@ export function chart({ rows, rebalances }, from, until, chosen, choose) {
   const step = STEPS.find((one) => (until - from) / one <= 9) ?? STEPS.at(-1);
   for (let at = Math.ceil(from / step) * step; at <= until; at += step) {
     parts.push(s("line", { class: "grid", x1: x(at), x2: x(at), y1: TOP - 4, y2: height }),
-      s("text", { class: "axis", x: x(at), y: 12, "text-anchor": "middle" }, clock(at).slice(0, step < 60000 ? 8 : 5)));
+      s("text", { class: "axis", x: x(at), y: 12, "text-anchor": x(at) > width - 32 ? "end" : "middle" }, clock(at).slice(0, step < 60000 ? 8 : 5)));
   }
   shown.forEach(([, stays], index) => {
     const y = TOP + index * ROW + 4;
@@ -45,7 +48,11 @@ export function chart({ rows, rebalances }, from, until, chosen, choose) {
   }
   const more = rows.length > MOST ? h("p", { class: "soft small" }, `${rows.length - MOST} more members are not drawn.`) : null;
   const text = `${shown.length} members from ${clock(from)} to ${clock(until)}, with ${rebalances.length} rebalances. The events below say the same.`;
-  return [h("div", { class: "scroll" }, s("svg", { class: "chart", id: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text }, parts)), more, legend()];
+  const scroll = () => { away = box.scrollWidth - box.clientWidth - box.scrollLeft; };
+  const box = h("div", { class: "scroll", scroll }, s("svg", { class: "chart", id: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text }, parts));
+  const before = away;
+  requestAnimationFrame(() => { box.scrollLeft = box.scrollWidth - box.clientWidth - before; });
+  return [box, more, legend()];
 }
 
 function bar(kind, from, to, y, title) {

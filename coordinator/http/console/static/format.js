@@ -34,7 +34,7 @@ export function spark(values) {
     s("path", { d: `M${points.join("L")}` }));
 }
 
-export const catchUp = (row) => (!row.lag ? "read" : row.catch_up_s === null ? "–" : duration(row.catch_up_s * 1000));
+export const catchUp = (row) => (!row.lag ? "all read" : row.catch_up_s === null ? "–" : duration(row.catch_up_s * 1000));
 
 export function ranges(numbers) {
   const parts = [];

@@ -178,7 +178,7 @@ export function group({ place, query, repeat, signal, problem }, name) {
     const rows = ordered.map((row) => {
       const [read, written, left] = rates(row);
       return h("tr", null, cell(h("a", { href: `#/topics/${encodeURIComponent(row.topic)}` }, row.topic), "name"), cell(row.partition, "number"), cell(number(row.offset), "number"), cell(number(row.end), "number wide"), cell(number(row.lag), "number"),
-        cell(rate(read), "number wide"), cell(rate(written), "number wide"), cell(!row.lag ? "read" : duration(left), "number"), cell(owners.get(`${row.topic}\n${row.partition}`), "name wide"));
+        cell(rate(read), "number wide"), cell(rate(written), "number wide"), cell(!row.lag ? "all read" : duration(left), "number"), cell(owners.get(`${row.topic}\n${row.partition}`), "name wide"));
     });
     show(parts.offsets, table(`${number(offsets.partitions)} partitions, most lag first${offsets.partitions > 200 ? "; 200 are shown" : ""}`,
       [["Topic"], ["Partition", "number"], [view.type === "share" ? "Start" : "Committed", "number"], ["End", "number wide"], ["Lag", "number"], ["Read", "number wide"], ["Written", "number wide"], ["Caught up in", "number"], ["Owner", "wide"]], rows));
