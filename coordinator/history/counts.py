@@ -233,13 +233,13 @@ class UnstableMembers:
             return None
         for one in some:
             one.reported = times
-        names = " and ".join(dict.fromkeys(one.name for one in some))
+        names = list(dict.fromkeys(one.name for one in some))
         facts = {
             "what": what,
             "members": [one.name for one in some],
             "times": times,
             "since": min(one.since_ms for one in some),
-            "text": events.unstable_text(what, names, died=place.died > 0),
+            "text": events.unstable_text(what, " and ".join(names), died=place.died > 0, several=len(names) > 1),
         }
         return Event(GROUP_RESTLESS, group_id, facts)
 

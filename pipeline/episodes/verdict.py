@@ -378,8 +378,13 @@ def _plainly(clause: _Clause) -> str:
 
 def _loops(clause: _Clause) -> str:
     return events.unstable_text(
-        events.CRASH_LOOP, clause.names, over=clause.over, died=any(one.any_died for one in clause.some)
-    )
+        events.CRASH_LOOP, clause.names, over=clause.over, died=any(one.any_died for one in clause.some),
+        several=_are_several(clause),
+    )  # fmt: skip
+
+
+def _are_several(clause: _Clause) -> bool:
+    return len({name for one in clause.some for name in one.members}) > 1
 
 
 def _flaps(clause: _Clause) -> str:
@@ -388,7 +393,7 @@ def _flaps(clause: _Clause) -> str:
 
 def _slow(clause: _Clause) -> str:
     again = len(clause.some) > 1 or any(one.rebalances > _OUT_AND_BACK for one in clause.some)
-    return events.unstable_text(events.SLOW, clause.names, again=again)
+    return events.unstable_text(events.SLOW, clause.names, again=again, several=_are_several(clause))
 
 
 def _common(clause: _Clause) -> str:

@@ -29,8 +29,8 @@ def lead(chosen: Chosen) -> Html:
         how = "The server has reported the rebalances (__group_events)."
     else:
         how = (
-            "There are no events: rebalances are inferred from the offsets log, each with a confidence. When they "
-            "began, and with it what they took and paused, is an estimate."
+            "There are no events: rebalances are inferred from the offsets log, each with a confidence. "
+            "Their starts are estimates, and so are their lengths and pauses."
         )
     return join([tag("p", span), tag("p", how, class_="dim")])
 

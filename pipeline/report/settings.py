@@ -99,8 +99,8 @@ def _all(chosen: Chosen) -> Html:
     about = (
         f"The histories of {plural(first['groups'], 'group')} were played again by the coordinator's own code under "
         "each setting. Bars: half full is as much as it was. Paused: how long partitions were not read while a group "
-        "rebalanced or waited for its first members; silent: how long, outside of that, their owner was dead or away "
-        "and nobody had noticed, or everybody was; each added up. The settings are in the order of both together. "
+        "rebalanced or waited for its first members. Silent: how long their owner was dead or away otherwise, before "
+        "anybody noticed it. Both are added up. The settings are in the order of their sum. "
         "Rebalances that left a group empty are not counted here."
     )
     return join([tag("p", about, class_="dim"), _estimated(chosen), table(columns, [actual, *rows])])
@@ -112,8 +112,8 @@ def _estimated(chosen: Chosen) -> Html | None:
     if not groups:
         return None
     about = (
-        f"Of {plural(groups, 'group')} there is the offsets log alone, which does not show when a rebalance began, nor "
-        "when a dead member was last heard of: paused and silent are estimates there, also of what happened."
+        f"Of {plural(groups, 'group')} there is the offsets log alone. It does not show when a rebalance began, nor "
+        "when a dead member was last heard of. So paused and silent are estimates there, also of what happened."
     )
     return tag("p", about, class_="dim")
 

@@ -141,7 +141,7 @@ def unadvised(history: History, comparison: Comparison) -> str:
     if comparison.fidelity.withheld:
         return comparison.fidelity.why or "its history cannot be played again"
     if _is_at_rest(history):
-        return "but for forming, and stopping with all members, it hardly rebalanced"
+        return "it hardly rebalanced, except when it formed and when all members stopped"
     some = [one for one in _gains(history, comparison) if one.setting.initial_delay_ms is None]
     if not some and _is_slow(history):
         return "only a longer max.poll.interval.ms, or less work from poll to poll, heals who does not poll in time"

@@ -229,16 +229,20 @@ POLLED_TOO_LATE: Final = "poll timeout"
 """The reason of a member that leaves because its application did not poll in time contains this text."""
 
 
-def unstable_text(kind: str, names: str, *, over: bool = False, again: bool = True, died: bool = True) -> str:
+def unstable_text(
+    kind: str, names: str, *, over: bool = False, again: bool = True, died: bool = True, several: bool = False
+) -> str:
     """The sentence about unstable members. `over`: the problem has ended. `again`: a slow poller was removed
     repeatedly.
 
     `died`: the member left without LeaveGroup at least once. Otherwise somebody may start and stop the process.
+    `several`: the names are those of several members.
     """
     if kind == FLAPPING:
         return f"{names} {'took' if over else 'take'} turns in coming and going"
     if kind == SLOW:
-        return f"{names} polled too slowly and was put out{' repeatedly' if again else ''}"
+        return f"{names} polled too slowly and {'were' if several else 'was'} put out{' repeatedly' if again else ''}"
+    now = "" if several else "s"
     if not died:
-        return f"{names} {'kept' if over else 'keeps'} leaving and coming back"
-    return f"{names} {'crash-looped' if over else 'crash-loops'}"
+        return f"{names} {'kept' if over else f'keep{now}'} leaving and coming back"
+    return f"{names} {'crash-looped' if over else f'crash-loop{now}'}"

@@ -253,7 +253,7 @@ def test_the_reason_for_no_advice_is_given() -> None:
     held = replace(found((STATIC, HELPS)), fidelity=Fidelity(LOG, 20, 12, True, "mostly members differ"))
     assert unadvised(history(), held) == "mostly members differ"
     assert unadvised(history(generations=2), found((STATIC, HELPS))) == (
-        "but for forming, and stopping with all members, it hardly rebalanced"
+        "it hardly rebalanced, except when it formed and when all members stopped"
     )
     dear = Figures(4, 3, 20_000, 400_000, 60_000.0)
     assert unadvised(history(), found((STATIC, dear), ("assignor=sticky", ACTUAL))) == (
