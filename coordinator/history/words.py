@@ -168,10 +168,16 @@ def reconciled(value: Value, why: str, others: str, topics: Sequence[Value]) -> 
         more = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
         partitions = plural(slow[0]["partitions"], "partition")
         parts.append(f"waited {seconds(slow[0]['took_ms'])} for {partitions} of {who(slow[0]['member'])}{more}")
+    if tasks := [one for one in value.get("tasks", ()) if one["unowned_ms"] >= NOT_WORTH_A_WORD_MS]:
+        parts.append(f"nobody had {', '.join(map(_unowned, tasks[:MAX_NAMED]))}")
     count = value["members"]
     parts.append(f"{count} {many('member', count)}, {value['assignor'] or 'the same targets'}")
     text = "; ".join(part for part in parts if part)
     return f"{_epochs(value)}: {text}"
+
+
+def _unowned(task: Value) -> str:
+    return f"task {task['task']} for {seconds(task['unowned_ms'])} (now {short(task['member'])})"
 
 
 def emptied(value: Value) -> str:
@@ -189,15 +195,16 @@ def _epochs(value: Value) -> str:
 
 def _handed(value: Value) -> str:
     revoked, assigned = value["revoked"], value["assigned"]
+    unit = value.get("unit", "partition")
     if not revoked and not assigned:
-        return "no partition moved"
+        return f"no {unit} moved"
     rest = value["members"] - value["changed"]
-    kept = f"; {rest} of {value['members']} kept all partitions" if rest > 0 else ""
+    kept = f"; {rest} of {value['members']} kept all {many(unit, 2)}" if rest > 0 else ""
     mean_ms = value["paused_partition_ms"] // assigned if assigned else 0
     after = f" after {seconds(mean_ms)} on average" if mean_ms >= NOT_WORTH_A_WORD_MS else ""
     if not revoked:
-        return f"{plural(assigned, 'partition')} taken{after}{kept}"
-    return f"{plural(revoked, 'partition')} given up, {assigned} taken{after}{kept}"
+        return f"{plural(assigned, unit)} taken{after}{kept}"
+    return f"{plural(revoked, unit)} given up, {assigned} taken{after}{kept}"
 
 
 def _after(took_ms: int) -> str:

@@ -18,7 +18,7 @@ from muster.pipeline.tables.epoch_states import NOT_REPLAYED, SHARE
 from muster.pipeline.tables.inputs import Inputs
 from muster.pipeline.wanted import Wanted
 from muster.pipeline.whatif.job import what_if
-from muster.pipeline.wording import moment, plural
+from muster.pipeline.wording import duration, moment, plural
 
 Row = Mapping[str, Any]
 HIDDEN: Final = "a setting would only hide that a member ends again and again"
@@ -27,7 +27,11 @@ DELIVERIES: Final = "how deliveries ended"
 """The begin of a note about the state log."""
 MAX_DELIVERIES: Final = 20
 """The largest number of rows of the table `deliveries` in an answer in words. The newest rows are shown."""
-_TABLES: Final = ("memberships", "rebalances", "verdicts", "commits", "silences", "deliveries")
+MAX_TASKS: Final = 10
+"""The largest number of tasks in an answer in words: those that nobody had for the longest time."""
+_UNOWNED_MS: Final = 1_000
+"""A shorter time without an owner is not worth a line."""
+_TABLES: Final = ("memberships", "rebalances", "verdicts", "commits", "silences", "deliveries", "tasks")
 
 
 class Span(NamedTuple):
@@ -56,6 +60,8 @@ class Answer(NamedTuple):
     """What is not known."""
     deliveries: tuple[Row, ...] = ()
     """The group's rows of the table `deliveries` in the time, in their order."""
+    tasks: tuple[Row, ...] = ()
+    """The group's rows of the table `tasks` in the time, in the order of their starts."""
 
 
 def answer(log: Log, group: str, span: Span, notes: Sequence[str] = ()) -> Answer | None:
@@ -87,6 +93,8 @@ def answer(log: Log, group: str, span: Span, notes: Sequence[str] = ()) -> Answe
         unadvised = NO_REPLAY
     delivered = sorted(_rows(facts["deliveries"]), key=lambda row: (row["from_ms"], row["first_offset"]))
     again = tuple(row for row in delivered if row["until_ms"] >= span.since_ms)
+    tasks = sorted(_rows(facts["tasks"]), key=lambda row: (row["start_ms"], row["subtopology"], row["partition"]))
+    held = tuple(row for row in tasks if row["end_ms"] is None or row["end_ms"] >= span.since_ms)
     if advice is not None and is_hiding(verdict["claims"]):
         advice, unadvised = None, HIDDEN
     return Answer(
@@ -98,6 +106,7 @@ def answer(log: Log, group: str, span: Span, notes: Sequence[str] = ()) -> Answe
         unadvised,
         (*_notes(inputs, in_time), *_of_states(inputs, notes, is_shared=is_shared), *notes),
         again,
+        held,
     )
 
 
@@ -153,6 +162,12 @@ def text_of(found: Answer) -> Iterator[str]:
     for row in found.deliveries[-MAX_DELIVERIES:]:
         words = delivery_words(Delivery(**{name: row[name] for name in Delivery._fields}))
         yield f"  {moment(row['from_ms'])}  {words}"
+    unowned = [row for row in found.tasks if (row["unowned_ms"] or 0) >= _UNOWNED_MS]
+    if unowned:
+        yield f"{plural(len(unowned), 'time')} in which nobody had a task"
+    for row in sorted(unowned, key=lambda row: -row["unowned_ms"])[:MAX_TASKS]:
+        task, who = f"{row['subtopology']}_{row['partition']}", row["client_id"] or row["member_id"]
+        yield f"  {moment(row['start_ms'])}  task {task} after {duration(row['unowned_ms'])}: {who} got it"
     if found.advice is not None:
         yield f"one change: {found.advice['sentence']}"
     elif found.unadvised:
@@ -178,6 +193,7 @@ def json_of(found: Answer) -> dict[str, Any]:
         "claims": found.verdict["claims"],
         "rebalances": found.rebalances,
         "deliveries": found.deliveries,
+        "tasks": found.tasks,
         "advice": found.advice,
         "unadvised": found.unadvised,
         "notes": found.notes,

@@ -99,7 +99,15 @@ def staged_of(log: Log, wanted: Wanted = ALL, name: str | None = None) -> Staged
 
     `name`: the name of the source, which must have a group; None: it need not. Raises NoSource.
     """
-    every = pa.Table.from_batches(map(batch_filter(wanted), decode_all(log.raw(OFFSETS_TOPIC))), DECODED)
+    newest_ms = 0
+
+    def read() -> Iterator[pa.RecordBatch]:
+        nonlocal newest_ms
+        for batch in log.raw(OFFSETS_TOPIC):
+            newest_ms = max(newest_ms, pc.max(batch.column("timestamp_ms")).as_py() or 0)
+            yield batch
+
+    every = pa.Table.from_batches(map(batch_filter(wanted), decode_all(read())), DECODED)
     is_other = pc.equal(every.column("kind"), OTHER_COMMIT)
     staged = frame_of(every.filter(pc.invert(is_other)))
     rows = Counter(kind for kind in every.column("kind").to_pylist() if kind != OTHER_COMMIT)
@@ -113,6 +121,8 @@ def staged_of(log: Log, wanted: Wanted = ALL, name: str | None = None) -> Staged
     ends = None if log.ends is None or committed is None else log.ends(*committed, wanted.until_ms)
     decoded = with_last_before(sound, wanted)
     bad = malformed_events(raw)
+    # after the last record, the present topics are those of the wanted time
+    is_whole = wanted.until_ms is None or newest_ms < wanted.until_ms
     return Staged(
         Inputs(
             decoded,
@@ -124,7 +134,7 @@ def staged_of(log: Log, wanted: Wanted = ALL, name: str | None = None) -> Staged
             _transactions(log, staged, found, wanted),
             _shares(log, decoded, wanted),
             others=frame_of(every.filter(is_other)),
-            topics=present_topics(log.names) if rows.get(STREAMS_GROUP) and wanted.until_ms is None else None,
+            topics=present_topics(log.names) if rows.get(STREAMS_GROUP) and is_whole else None,
             has_streams=bool(rows.get(STREAMS_GROUP)),
         ),
         bad.where(is_wanted(wanted, F.col("log_timestamp_ms"), of_any_group=F.col("group").isNull())),

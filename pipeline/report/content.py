@@ -135,6 +135,10 @@ class Chosen:
     """Rows of the table `share_partitions`, the farthest behind first."""
     deliveries: Some = field(default_factory=Some)
     """Rows of the table `deliveries`. Records that were accepted come last."""
+    unready: Some = field(default_factory=Some)
+    """Rows of the table `topologies` with trouble, the newest first."""
+    unowned: Some = field(default_factory=Some)
+    """Rows of the table `tasks`: active tasks that nobody had before, for the longest time first."""
     progress: Sequence[Row] = ()
     """How all groups together read, in the form of `Story.progress`.
 

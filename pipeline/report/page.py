@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from muster.pipeline.report import cluster, comparison, groups, offsets, settings, shares, story
+from muster.pipeline.report import cluster, comparison, groups, offsets, settings, shares, story, streams
 from muster.pipeline.report.content import Chosen, Row, Story
 from muster.pipeline.report.formatting import cause_words, mark, odd_times, percent, script, sheet, took_words
 from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
@@ -160,6 +160,7 @@ def _page(chosen: Chosen, part: _Part) -> str:
             settings.sections(chosen, part.links),
             offsets.offset_sections(chosen, part.links),
             shares.share_section(chosen, part.links),
+            streams.stream_section(chosen, part.links),
             offsets.transaction_sections(chosen),
         ]
     body: list[Content] = [tag("h1", title), before, _groups(chosen, part), after]
@@ -234,6 +235,7 @@ def _contents(chosen: Chosen) -> Html:
     places += [("#what-if", "What if")] if chosen.grid or chosen.fidelity else []
     places.append(("#offsets", "Offsets"))
     places += [("#shares", "Share groups")] if chosen.shared.rows else []
+    places += [("#streams", "Streams groups")] if chosen.unready.rows or chosen.unowned.rows else []
     places += [("#static", "Came back")] if chosen.static_candidates.rows else []
     places += [("#transactions", "Transactions")] if chosen.transaction_ends else []
     places += [("#stories", "Each group")] if chosen.stories else []

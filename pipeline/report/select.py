@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muster.pipeline.episodes.comparison import JUDGEMENTS
+from muster.pipeline.episodes.stream_facts import READY
 from muster.pipeline.infer.share_deliveries import ACCEPTED
 from muster.pipeline.report.content import About, Chosen, Row, Some
 from muster.pipeline.report.select_groups import Planned, buckets, groups, progress, stories
@@ -153,6 +154,7 @@ def select(tables: Tables, about: About) -> Chosen:
         some_of(_all(tables, "static_candidates"), down("returns"), up("group"), up("client_id")),
         **what_if(tables, len(about.what_if)),
         **_shares(tables),
+        **_streams(tables),
         progress=progress(tables),
         silences=_silences(tables),
         odd_rows={kind: about.rows.get(kind, 0) for kind in (MALFORMED, UNKNOWN)},
@@ -275,6 +277,23 @@ def _shares(tables: Tables) -> dict[str, Any]:
             tables["share_partitions"].batches(*places, "done_ms"), down("lag"), down("waiting"), *_PLACE
         ),
         "deliveries": some_of(deliveries, up("is_accepted"), down("until_ms"), *_PLACE, up("first_offset")),
+    }
+
+
+UNOWNED_MS: Final = SECOND
+"""A task that nobody had for a shorter time is not shown."""
+
+
+def _streams(tables: Tables) -> dict[str, Any]:
+    if "tasks" not in tables:
+        return {}
+    unready = where(_all(tables, "topologies"), lambda batch: pc.not_equal(batch["state"], READY))
+    unowned = where(
+        _all(tables, "tasks"), lambda batch: pc.fill_null(pc.greater_equal(batch["unowned_ms"], UNOWNED_MS), False)
+    )
+    return {
+        "unready": some_of(unready, down("from_ms"), up("group"), up("state")),
+        "unowned": some_of(unowned, down("unowned_ms"), up("group"), up("subtopology"), up("partition")),
     }
 
 

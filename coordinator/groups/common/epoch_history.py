@@ -157,8 +157,9 @@ def reconciled(
     partitions: int,
     slowest: Sequence[object] = (),
     waited_for: Sequence[object] = (),
+    **more: object,
 ) -> None:
-    """Report that all members have reached their targets. `partitions`: how many are assigned."""
+    """Report that all members have reached their targets. `partitions`: how many are assigned. `more`: other facts."""
     step.event(
         events.EPOCH_RECONCILED,
         group.group_id,
@@ -178,4 +179,5 @@ def reconciled(
         paused_partition_ms=settling.paused_ms,
         slowest=list(slowest),
         waited_for=list(waited_for),
+        **more,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster.assignors.sticky_tasks import Task
 from muster.coordinator.groups.common import epoch_history, events
@@ -15,7 +15,10 @@ from muster.coordinator.groups.streams.group import STREAMS, StreamsGroup
 from muster.coordinator.groups.streams.internal_topics import Status
 from muster.coordinator.groups.streams.member import Position, StreamsMember
 from muster.coordinator.groups.streams.target import ASSIGNOR, ComputedTarget
-from muster.coordinator.groups.streams.tasks import NO_EPOCHS, TaskEpochs
+from muster.coordinator.groups.streams.tasks import NO_EPOCHS, NONE, TaskEpochs
+
+MAX_WAITED: Final = 10
+"""How many tasks that nobody had for a while are reported."""
 
 
 class Before(NamedTuple):
@@ -31,7 +34,7 @@ class Before(NamedTuple):
 class Settling(epoch_history.Settling):
     """The facts since the first epoch that not all members have reached."""
 
-    __slots__ = ("freed_ms", "moved")
+    __slots__ = ("freed_ms", "moved", "waited")
 
     def __init__(self, first_epoch: int, mono_ms: int, cause: str, trigger: Trigger | None) -> None:
         super().__init__(first_epoch, mono_ms, cause, trigger)
@@ -39,6 +42,8 @@ class Settling(epoch_history.Settling):
         """The members with other active tasks than before."""
         self.freed_ms: dict[Task, int] = {}
         """When each active task lost its member, while nobody has it."""
+        self.waited: list[tuple[int, Task, str]] = []
+        """How long nobody had a task, and the member that has it now; at most MAX_WAITED, the longest first."""
 
 
 def _session_ms(step: Step, group: StreamsGroup) -> int:
@@ -136,6 +141,12 @@ def shut_down(step: Step, group: StreamsGroup, member: StreamsMember) -> None:
     step.event(events.APPLICATION_SHUTDOWN, group.group_id, member=member.facts(_session_ms(step, group)))
 
 
+def freed(step: Step, group: StreamsGroup, position: Position) -> None:
+    """Note that a member with this position is gone, after its epoch was reported."""
+    if group.settling is not None:
+        group.settling.freed_ms.update(dict.fromkeys(_lacking(position.assigned.active, NONE), step.now.mono_ms))
+
+
 def moved(step: Step, group: StreamsGroup, member: StreamsMember, before: Position) -> None:
     """Note a member's new position. Report the end of the rebalance when all members have reached their targets."""
     settling: Settling | None = group.settling
@@ -144,7 +155,12 @@ def moved(step: Step, group: StreamsGroup, member: StreamsMember, before: Positi
     had, has, now_ms = before.assigned.active, member.position.assigned.active, step.now.mono_ms
     lost, gained = _lacking(had, has), _lacking(has, had)
     for task in gained:
-        settling.paused_ms += now_ms - settling.freed_ms.pop(task, now_ms)
+        unowned_ms = now_ms - settling.freed_ms.pop(task, now_ms)
+        settling.paused_ms += unowned_ms
+        if unowned_ms:
+            settling.waited.append((unowned_ms, task, member.member_id))
+    settling.waited.sort(key=lambda one: (-one[0], one[1]))
+    del settling.waited[MAX_WAITED:]
     settling.freed_ms.update(dict.fromkeys(lost, now_ms))
     settling.revoked += len(lost)
     settling.assigned += len(gained)
@@ -156,7 +172,10 @@ def moved(step: Step, group: StreamsGroup, member: StreamsMember, before: Positi
         return
     group.settling = None
     tasks = sum([len(its) for one in group.targets.values() for its in one.active.values()])
-    epoch_history.reconciled(step, group, settling, ASSIGNOR.name, tasks)
+    waited = [
+        {"task": f"{name}_{number}", "unowned_ms": ms, "member": to} for ms, (name, number), to in settling.waited
+    ]
+    epoch_history.reconciled(step, group, settling, ASSIGNOR.name, tasks, unit="task", tasks=waited)
 
 
 def _lacking(tasks: TaskEpochs, others: TaskEpochs) -> list[Task]:

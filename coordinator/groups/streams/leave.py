@@ -104,6 +104,7 @@ def on_delay_deadline(step: Step, group: StreamsGroup, _: Due) -> None:
 def _remove(step: Step, group: StreamsGroup, member: StreamsMember, cause: str) -> None:
     """Remove a member. The group gets a new epoch; the next heartbeat computes the new targets."""
     group_id, before = group.group_id, history.Before(group.state, group.epoch, None, is_new_hash=False, is_own=False)
+    position = member.position
     history.removed(step, group, member, cause)
     step.record_all(records.member_removed(group_id, member.member_id))
     step.record(
@@ -119,6 +120,7 @@ def _remove(step: Step, group: StreamsGroup, member: StreamsMember, cause: str) 
     if not group.members:
         step.record(records.target_epoch(group_id, group.epoch, 0))
     history.epoch_bumped(step, group, cause, member, before)
+    history.freed(step, group, position)
 
 
 def loaded(step: Step, group: StreamsGroup) -> None:

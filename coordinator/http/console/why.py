@@ -65,7 +65,7 @@ def _phases(value: dict[str, Any]) -> list[str]:
         lines.append(f"{needed}{waited}.")
     paused_ms = value.get("paused_partition_ms") or 0
     if paused_ms >= LONG_MS:
-        lines.append(f"Moved partitions had no owner for {seconds(paused_ms)}, added up.")
+        lines.append(f"Moved {value.get('unit', 'partition')}s had no owner for {seconds(paused_ms)}, added up.")
     return [f"{line[0].upper()}{line[1:]}" for line in lines]
 
 

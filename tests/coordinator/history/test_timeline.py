@@ -206,6 +206,13 @@ def test_every_kind_of_event_has_a_line() -> None:
     assert words["member_replaced"].endswith("came back as m-9458435d…; old is fenced")
 
 
+def test_the_line_of_a_streams_group_names_tasks_that_nobody_had(timeline: Timeline) -> None:
+    tasks = [{"task": "0_1", "unowned_ms": 1_500, "member": "q-1"}, {"task": "0_2", "unowned_ms": 5, "member": "q-1"}]
+    facts = {**EXAMPLES[events.EPOCH_RECONCILED], "assignor": "sticky", "revoked": 1, "assigned": 1, "changed": 1}
+    (line,) = timeline.feed(value("epoch_reconciled", **facts, unit="task", tasks=tasks))
+    assert "1 task given up, 1 taken; nobody had task 0_1 for 1.5 s (now q-1); 1 member, sticky" in line
+
+
 def test_unknown_kinds_of_events_are_skipped() -> None:
     later = {"v": 1, "kind": "moon_rose", "group": "g", "time": NOON}
     assert Timeline(UTC, dates=False).feed(later) == []

@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import DataFrame
 
 from muster.pipeline.episodes.claims import OF_STREAMS
-from muster.pipeline.explain.inputs import Log, inputs_of, log_of_path
+from muster.pipeline.explain.answer import Span, answer, json_of, text_of
+from muster.pipeline.explain.inputs import Log, inputs_of, last_ms, log_of_path
 from muster.pipeline.frames import in_this_process
 from muster.pipeline.schema import DECODED
 from muster.pipeline.tables.build import build
@@ -122,6 +123,22 @@ def test_what_the_verdicts_say(log: Log) -> None:
     # without events, nobody knows that the members left because of an error
     assert rows["ends"]["kind"] == ("application_ended" if has_events else None)
     assert not {claim["rule"] for claim in rows["count"]["claims"]} & {*OF_STREAMS}
+
+
+def test_explain_says_which_tasks_nobody_had_and_which_topic_is_missing(log: Log) -> None:
+    end_ms = last_ms(log) + 1
+    count, waits = (answer(log, group, Span(end_ms - 600_000, end_ms, 0)) for group in ("count", "waits"))
+    assert count is not None
+    assert waits is not None
+    assert "topic" in waits.verdict["verdict"]
+    assert "nope" in waits.verdict["verdict"]
+    lines = [*text_of(count)]
+    assert "no change of a setting is advised: the what-if does not replay share groups and streams groups" in lines
+    assert {row["role"] for row in json_of(count)["tasks"]} == {"active", "standby"}
+    late = count._replace(tasks=({**count.tasks[0], "unowned_ms": 7_000},))
+    found = [*text_of(late)]
+    assert "1 time in which nobody had a task" in found
+    assert any(line.endswith("after 7 s: muster got it") for line in found)
 
 
 def test_the_what_if_has_no_streams_groups(log: Log) -> None:

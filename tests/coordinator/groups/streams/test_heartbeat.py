@@ -74,8 +74,9 @@ def test_tasks_move_when_they_are_given_up(harness: StreamsGroupHarness) -> None
     assert harness.heartbeat("a", active="0/0+1", standby="", warmup="").member_epoch == 3
     assert given(harness.heartbeat("b")) == "0/2"
     assert harness.streams().state == "Stable"
-    reconciled = [one for one in harness.events if one.kind == "epoch_reconciled"][-1].facts
+    _, reconciled = of_kind(harness, "epoch_reconciled")[-1]
     assert (reconciled["paused_partition_ms"], reconciled["changed"], reconciled["partitions"]) == (500, 2, 3)
+    assert [(one["member"], one["unowned_ms"]) for one in reconciled["tasks"]] == [("b", 500)]
     harness.heartbeat("b", -1)
     assert harness.streams().state == "Assigning"
     assert given(harness.heartbeat("a")) == "0/0+1+2"
@@ -436,6 +437,18 @@ def test_the_history_says_why_topics_are_not_ready_and_when_they_are(harness: St
     harness.heartbeat("a", -1)
     harness.heartbeat("a", 0, "0:soon%store")  # an empty group begins again
     assert [kind for kind, _ in of_kind(harness, "topics_not_ready", "topics_ready")][3:] == ["topics_not_ready"] * 2
+
+
+def test_nobody_has_the_tasks_of_a_member_that_left_until_others_get_them(harness: StreamsGroupHarness) -> None:
+    harness.heartbeat("a", 0, PLAIN)
+    harness.advance(1_000)
+    harness.heartbeat("b", 0, PLAIN)
+    harness.heartbeat("a", -1)
+    harness.advance(700)
+    harness.heartbeat("b")
+    ((_, facts),) = of_kind(harness, "epoch_reconciled")[1:]
+    assert (facts["unit"], facts["paused_partition_ms"]) == ("task", 2_100)
+    assert facts["tasks"] == [{"task": f"0_{number}", "unowned_ms": 700, "member": "b"} for number in range(3)]
 
 
 def test_offsets_of_tasks_decide_who_takes_over() -> None:
