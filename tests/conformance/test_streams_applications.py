@@ -15,6 +15,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from muster.client.kafka_client import KafkaClient
+from muster.coordinator.config.listeners import Address
+from muster.protocol.api import ApiKey
+from muster.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from tests.conformance.streams_instances import (
     CHANGELOG,
     CLASSIC,
@@ -31,7 +35,7 @@ from tests.conformance.streams_instances import (
     wait,
 )
 from tests.e2e.conftest import create_topic, new_server
-from tests.support.servers import KAFKA_SCRIPTS, ServerProcess
+from tests.support.servers import KAFKA_SCRIPTS, KafkaServer, MusterServer, ServerProcess
 
 Start = Callable[..., Instance]
 CONFIGS, TOPICS = "org.apache.kafka.tools.ConfigCommand", "org.apache.kafka.tools.TopicCommand"
@@ -327,3 +331,52 @@ def test_an_application_goes_from_classic_to_streams_and_back(server: ServerProc
         one.close()
         two.close()
     assert newest(server, CHANGELOG) == lines.written
+
+
+def state(server: ServerProcess) -> str:
+    """The state of word-count's group."""
+    request = StreamsGroupDescribeRequest(["word-count"])
+    with KafkaClient(Address(*server.address)) as client:
+        answer = client.coordinator("word-count").ask(ApiKey.STREAMS_GROUP_DESCRIBE, request)
+    return f"{answer.groups[0].group_state}"
+
+
+PROCESSES = {
+    "one": "0bd1a6d5-3b0e-4a54-9f1b-1c7a3a1f0001",
+    "two": "5f1fb3a9-90a5-4f5c-8d3a-6f4c0a2e0002",
+    "three": "c3d0e0a8-2d6f-4b5d-a9c4-7e9b1d3f0003",
+}
+
+
+def placements(server: ServerProcess, workdir: Path) -> list[dict[str, tuple[list[str], list[str]]]]:
+    """The active and standby tasks of each instance while one, two and then three of them run."""
+    found = []
+    topics(server, lines=PARTITIONS, counts=PARTITIONS)
+    configure_group(server, "streams.num.standby.replicas=1")
+    for start in starting(server, workdir):
+        running: dict[str, Instance] = {}
+
+        def settled(instances: dict[str, Instance]) -> bool:
+            copied = set().union(*(one.standbys for one in instances.values()))
+            is_copied = len(instances) == 1 or copied == COUNTING
+            return is_copied and shared(*instances.values()) and state(server) == "Stable"
+
+        for name, process in PROCESSES.items():
+            running[name] = start("word-count", name, {**STREAMS, "process": process})
+            wait(lambda: settled(running), f"{len(running)} instances to share", *running.values())  # noqa: B023
+            found.append({name: (sorted(one.tasks), sorted(one.standbys)) for name, one in running.items()})
+    return found
+
+
+def test_tasks_are_where_kafka_puts_them(tmp_path: Path) -> None:
+    found = []
+    for kind in (MusterServer, KafkaServer):
+        server = kind(tmp_path / kind.name, SERVER_SETTINGS)
+        server.start()
+        try:
+            found.append(placements(server, tmp_path / f"of-{kind.name}"))
+        finally:
+            server.kill()
+    for rows in found:  # which of three instances gets some of the copies depends on random member ids
+        rows[-1] = {name: (active, []) for name, (active, _) in rows[-1].items()}
+    assert found[0] == found[1]

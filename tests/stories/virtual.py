@@ -502,7 +502,7 @@ def persisted(core: GroupCore, live: GroupCore) -> dict[str, object]:
 
 def _streams_group(group: StreamsGroup) -> dict[str, object]:
     soft = {
-        "configured", "delay", "endpoint_epoch", "hashed_topics", "hashed_version", "members", "offsets", "owners",
+        "computing", "configured", "delay", "endpoint_epoch", "hashed_topics", "hashed_version", "members", "offsets", "owners",
         "settling", "shutdown_by", "unready",
     }  # fmt: skip
     facts = {name: getattr(group, name) for name in slots_of(StreamsGroup) if name not in soft}

@@ -36,7 +36,12 @@ MORE = ("",) * 16 + (
     " rack=r1", " rebalance=400", " offsets=0/0=50,0/1=9", " offsets=0/0=5 ends=0/0=50", " shutdown", " v=0",
     " offsets=0/0=1,0/0=2", " endpoints=1",
 )  # fmt: skip
-WAIT_MS = 300
+CONFIGS = (
+    "streams.num.standby.replicas=0", "streams.num.standby.replicas=2", "streams.assignment.interval.ms=15000",
+    "streams.initial.rebalance.delay.ms=1000", "streams.task.offset.interval.ms=30000",
+)  # fmt: skip
+"""Configs of the group, one of which is set before some histories and within some."""
+WAIT_MS = 600
 """How long a step waits, so that Kafka has created the topics of an application."""
 STEPS = 30
 
@@ -44,11 +49,14 @@ STEPS = 30
 def history(seed: int) -> Story:
     """One history, without answers."""
     chance = random.Random(seed)
-    names = chance.choice(
-        (["plain", "state"], ["count"], ["two"], ["joined", "fixed"], [one for one in TOPOLOGIES if one != "own"])
-    )
+    names = chance.choice((
+        ["plain", "state"], ["count"], ["two"], ["wide"], ["pair"], ["joined"], ["joined", "fixed"],
+        [one for one in TOPOLOGIES if one != "own"],
+    ))  # fmt: skip
     lines = ["# A history of a streams group.", "tags handlers", "topics t1=3 t2=2 t3=3", ""]
     joined: set[str] = set()
+    if chance.random() < 0.4:
+        lines.append(f"X: group-config {chance.choice(CONFIGS)}")
     for _ in range(STEPS):
         lines.append(_step(chance, joined, names))
         if "streams-heartbeat" in lines[-1] and "epoch=-" not in lines[-1]:
@@ -79,8 +87,9 @@ def _step(chance: random.Random, joined: set[str], names: list[str]) -> str:
     return chance.choice((
         "Y: delete", "X: list types=streams", "Y: join", "Y: commit t1/0=5 generation=-1 member=none", "X: fetch all",
         "Y: consumer-heartbeat epoch=0 topics=t1 rebalance=5000 owned=none", "X: streams-describe other",
-        "Y: share-heartbeat epoch=0 topics=t1", f"{known}: commit t1/0=7 generation=epoch",
-        f"{known}: commit t1/1=8 generation=epoch-1", "Y: offset-delete t1/0",
+        "Y: share-heartbeat epoch=0 topics=t1", f"X: group-config {chance.choice(CONFIGS)}", f"{known}: commit t1/0=7 generation=epoch",
+        f"{known}: commit t1/1=8 generation=epoch-1", "Y: offset-delete t1/0", "Y: delete",
+        "X: streams-describe v=0", "X: streams-describe description=yes", f"{known}: fetch all member={known} epoch=epoch",
     ))  # fmt: skip
 
 
