@@ -502,8 +502,8 @@ def persisted(core: GroupCore, live: GroupCore) -> dict[str, object]:
 
 def _streams_group(group: StreamsGroup) -> dict[str, object]:
     soft = {
-        "computing", "configured", "delay", "endpoint_epoch", "hashed_topics", "hashed_version", "members", "offsets", "owners",
-        "settling", "shutdown_by", "unready",
+        "computing", "configured", "delay", "endpoint_epoch", "hashed_topics", "hashed_version", "members", "offsets",
+        "owners", "settling", "shutdown_by", "unready",
     }  # fmt: skip
     facts = {name: getattr(group, name) for name in slots_of(StreamsGroup) if name not in soft}
     members = {one.member_id: (one.description, one.position) for one in group.members.values()}
