@@ -1,7 +1,7 @@
 """`python -m bench.streams` measures streams groups (KIP-1071) on Muster, and on a real Apache Kafka if Java is there.
 
-A steady heartbeat of 100 members, and an application of 100 instances with 1,000 tasks that settles: CPU time of the
-server.
+It measures the server's CPU time for a steady heartbeat of 100 members. It also measures the time in which an
+application of 100 instances gets its 1,000 tasks.
 """
 
 from __future__ import annotations
