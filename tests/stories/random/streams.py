@@ -85,8 +85,9 @@ def _step(chance: random.Random, joined: set[str], names: list[str]) -> str:
         )
         return f"{known}: streams-heartbeat{leaving}"
     return chance.choice((
-        "Y: delete", "Y: delete", "X: list types=streams", "Y: join", "Y: commit t1/0=5 generation=-1 member=none",
-        "X: fetch all", "Y: consumer-heartbeat epoch=0 topics=t1 rebalance=5000 owned=none",
+        "Y: delete", "Y: delete", "X: list types=streams", "Y: join member=none",
+        "Y: commit t1/0=5 generation=-1 member=none", "X: fetch all",
+        "Y: consumer-heartbeat epoch=0 topics=t1 rebalance=5000 owned=none",
         "X: streams-describe other", "X: streams-describe v=0", "X: streams-describe description=yes",
         "Y: share-heartbeat epoch=0 topics=t1", f"X: group-config {chance.choice(CONFIGS)}", "Y: offset-delete t1/0",
         f"{known}: commit t1/0=7 generation=epoch", f"{known}: commit t1/1=8 generation=epoch-1",
