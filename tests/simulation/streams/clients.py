@@ -58,6 +58,8 @@ class Member(Actor):
             elif error == ErrorCode.UNRELEASED_INSTANCE_ID or (error == ErrorCode.GROUP_ID_NOT_FOUND and self.epoch):
                 self.rejoin()
                 yield 1_000
+            elif error == ErrorCode.GROUP_MAX_SIZE_REACHED and self.world.calm:
+                yield 1_000  # members that are dead may still be in the group
             else:
                 self.owned = NONE
                 return  # fenced by its successor, or refused
