@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 from typing import Any, Final
+from unittest import mock
 
 from muster.coordinator.groups.common.image import TopicsChanged
+from muster.coordinator.groups.streams import target
 from muster.coordinator.groups.streams.group import StreamsGroup
 from muster.coordinator.groups.streams.heartbeat import HeartbeatCommand
 from muster.coordinator.groups.streams.internal_topics import InternalTopic
@@ -105,6 +107,10 @@ class History:
 
     def play(self) -> None:
         """Play the whole history. Raises the error of a broken rule."""
+        with mock.patch.object(target, "AT_ONCE", self.scenario.at_once):
+            self._play()
+
+    def _play(self) -> None:
         world, scenario = self.world, self.scenario
         for number in range(scenario.consumers):
             world.later(int(world.random() * 4_000), self._spawn, number % scenario.groups)

@@ -49,6 +49,8 @@ class Scenario:
     """The share of faults that end the server."""
     crash_at_write: float
     """How often the server ends right after a write."""
+    at_once: int
+    """Members, tasks and standby copies of a target that is computed at once."""
 
     @property
     def groups(self) -> int:
@@ -82,4 +84,5 @@ def draw(rng: Random) -> Scenario:
         tick_ms=rng.choice((400, 1_500, 4_000)),
         crashes=rng.choice((0.0, 0.02, 0.1)),
         crash_at_write=rng.choice((0.0, 0.0, 0.01, 0.05)),
+        at_once=rng.choice((0, 0, 500)),
     )

@@ -28,7 +28,7 @@ def test_histories_of_streams_groups_keep_each_rule_and_reach_each_event() -> No
 
 def everything_is_free(patched: pytest.MonkeyPatch) -> None:
     """Tasks are given while another member has them."""
-    patched.setattr(reconcile, "_holders", lambda *_: (lambda _: False,) * 3)
+    patched.setattr(reconcile, "_holders", lambda *_: (lambda *_: set(),) * 3)
 
 
 def nobody_revokes(patched: pytest.MonkeyPatch) -> None:

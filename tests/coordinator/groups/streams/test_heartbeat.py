@@ -466,6 +466,16 @@ def test_offsets_of_tasks_decide_who_takes_over() -> None:
     assert twice.error_code == ErrorCode.INVALID_REQUEST
 
 
+def test_a_heartbeat_with_two_offsets_of_a_task_does_not_look_at_topics(harness: StreamsGroupHarness) -> None:
+    harness.heartbeat("a", 0, "0:t%store")
+    before = harness.streams().configured
+    harness.change_topics(topics(t=3, u=2, store=3))
+    harness.heartbeat("a", task_offsets=[("0", 0, 1), ("0", 0, 2)])
+    assert harness.streams().configured is before
+    harness.heartbeat("a")
+    assert harness.streams().configured is not before
+
+
 def test_equal_keys_of_client_tags_are_refused(harness: StreamsGroupHarness) -> None:
     answer = harness.heartbeat("a", 0, PLAIN, client_tags=[KeyValue("k", "1"), KeyValue("k", "2")])
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
