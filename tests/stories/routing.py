@@ -58,6 +58,7 @@ OF_COORDINATORS: Mapping[str, tuple[int, Rows]] = {
     "DescribeGroups": (GROUP, Rows("Groups", "", "Groups", "GroupId")),
     "ConsumerGroupDescribe": (GROUP, Rows("GroupIds", "", "Groups", "GroupId")),
     "ShareGroupDescribe": (GROUP, Rows("GroupIds", "", "Groups", "GroupId")),
+    "StreamsGroupDescribe": (GROUP, Rows("GroupIds", "", "Groups", "GroupId")),
     "DescribeShareGroupOffsets": (GROUP, Rows("Groups", "GroupId", "Groups", "GroupId")),
     "DeleteGroups": (GROUP, Rows("GroupsNames", "", "Results", "GroupId")),
     "OffsetFetch": (GROUP, Rows("Groups", "GroupId", "Groups", "GroupId")),
