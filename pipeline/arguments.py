@@ -326,6 +326,6 @@ def _what_if(text: str) -> str:
 ABOUT: Final = (
     "Read a group log and report what the groups did: which rebalanced, when, why, because of whom, at what "
     "cost; who owned what; which commits went backwards or stopped; how far behind each group is; and what would have "
-    "happened under other settings. Writes tables and a page into --out. A data directory with less than 32 MiB about "
+    "happened under other settings. Writes tables and a page into --out. A data directory with less than 128 MiB about "
     "groups is read in this process. All else needs muster-kafka[spark]."
 )

@@ -387,6 +387,11 @@ def field_of(held: Vector, names: Sequence[str]) -> Vector:
     return held
 
 
+def are_nested(values: Iterable[Any]) -> bool:
+    """Whether the values of a column are structs or lists, by the first known value."""
+    return isinstance(next((one for one in values if one is not None), None), dict | list)
+
+
 def frozen(value: Any) -> Hashable:
     """A value as a key of a dictionary."""
     if isinstance(value, dict):

@@ -15,11 +15,10 @@ from muster.pipeline.frames.column import (
     as_column,
     field_of,
     first_kind,
-    frozen,
     literal,
 )
 from muster.pipeline.frames.sql_text import parsed
-from muster.pipeline.frames.window import grouped, in_order, orders_of
+from muster.pipeline.frames.window import grouped, in_order, keys_of, orders_of
 
 _NUMBERS: Final = counter()
 
@@ -388,17 +387,13 @@ def _equal(left: Sequence[Vector], right: Sequence[Vector], *, is_safe: bool) ->
     if not left:
         raise ValueError("a join needs at least one key")
     places: dict[Any, list[int]] = {}
-    for row, key in enumerate(_keys(right)):
+    for row, key in enumerate(keys_of(right)):
         places.setdefault(key, []).append(row)
     found: _Pairs = []
-    for row, key in enumerate(_keys(left)):
+    for row, key in enumerate(keys_of(left)):
         if is_safe or None not in key:
             found += ((row, other) for other in places.get(key, ()))
     return found
-
-
-def _keys(vectors: Sequence[Vector]) -> Iterator[tuple[Any, ...]]:
-    return (tuple(map(frozen, some)) for some in zip(*(one.values for one in vectors), strict=True))
 
 
 def _matching(left: Frame, right: Frame, on: Column) -> _Pairs:

@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from operator import gt, lt
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from muster.pipeline.frames.column import (
     Order,
     Vector,
     When,
+    are_nested,
     as_column,
     by_name,
     first_kind,
@@ -89,38 +91,45 @@ def coalesce(*columns: Any) -> Column:
     return Column(values)
 
 
-def _best(pick: Callable[[Iterable[Any]], Any], columns: Sequence[Any]) -> Column:
+def _best(is_better: Callable[[Any, Any], Any], columns: Sequence[Any]) -> Column:
     inputs = [as_column(one) for one in columns]
 
     def values(of: Context) -> Vector:
         held = [one.make(of) for one in inputs]
-        rows = zip(*(one.values for one in held), strict=True)
-        return Vector([_picked(pick, some) for some in rows], first_kind(held))
+        found, *rest = [one.values for one in held]
+        by = _of_keys(is_better) if any(are_nested(one.values) for one in held) else is_better
+        for more in rest:
+            found = [b if a is None or (b is not None and by(b, a)) else a for a, b in zip(found, more, strict=True)]
+        return Vector(found, first_kind(held))
 
     return Column(values)
 
 
-def _picked(pick: Callable[[Iterable[Any]], Any], some: Iterable[Any]) -> Any:
+def _of_keys(is_better: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda one, other: is_better(order_key(one), order_key(other))
+
+
+def _picked(pick: Callable[[Sequence[Any]], Any], some: Iterable[Any]) -> Any:
     known = [one for one in some if one is not None]
     return pick(known) if known else None
 
 
 def greatest(*columns: Any) -> Column:
-    return _best(max_of, columns)
+    return _best(gt, columns)
 
 
 def least(*columns: Any) -> Column:
-    return _best(min_of, columns)
+    return _best(lt, columns)
 
 
-def max_of(some: Iterable[Any]) -> Any:
+def max_of(some: Sequence[Any]) -> Any:
     """The largest value. Structs are compared field by field."""
-    return builtins.max(some, key=order_key)
+    return builtins.max(some, key=order_key) if are_nested(some) else builtins.max(some)
 
 
-def min_of(some: Iterable[Any]) -> Any:
+def min_of(some: Sequence[Any]) -> Any:
     """The smallest value. Structs are compared field by field."""
-    return builtins.min(some, key=order_key)
+    return builtins.min(some, key=order_key) if are_nested(some) else builtins.min(some)
 
 
 def floor(column: Any) -> Column:
@@ -465,7 +474,7 @@ def sum_of(values: Iterable[Any]) -> Any:
     return total
 
 
-def _joined(pick: Callable[[Iterable[Any]], Any]) -> Callable[[Any, Any], Any]:
+def _joined(pick: Callable[[Sequence[Any]], Any]) -> Callable[[Any, Any], Any]:
     return lambda a, b: _picked(pick, (a, b))
 
 
@@ -525,11 +534,11 @@ def _by(is_better: Callable[[Any, Any], bool], column: Any, order: Any) -> Colum
 
 
 def max_by(column: Any, order: Any) -> Column:
-    return _by(lambda old, new: order_key(old) > order_key(new), column, order)
+    return _by(_of_keys(gt), column, order)
 
 
 def min_by(column: Any, order: Any) -> Column:
-    return _by(lambda old, new: order_key(old) < order_key(new), column, order)
+    return _by(_of_keys(lt), column, order)
 
 
 def bool_or(column: Any) -> Column:

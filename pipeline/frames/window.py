@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from muster.pipeline.frames.column import Column, Context, Order, Vector, as_column, frozen, order_key
+from muster.pipeline.frames.column import Column, Context, Order, Vector, are_nested, as_column, frozen, order_key
 
 
 class Window:
@@ -39,7 +39,7 @@ class Window:
         if known is None:
             groups = grouped([one.make(of) for one in self._parts], of.count)
             if self.orders:
-                keys = [(one, one.column.make(of).values) for one in self.orders]
+                keys = _keys(self.orders, of)
                 groups = [_sorted(rows, keys) for rows in groups]
             # the window is kept too, so that no other object has its id
             known = of.cache[id(self)] = (groups, self)
@@ -62,28 +62,39 @@ def grouped(keys: Sequence[Vector], count: int) -> list[list[int]]:
     if not keys:
         return [list(range(count))]
     groups: dict[Any, list[int]] = {}
-    if len(keys) == 1:
-        for row, value in enumerate(keys[0].values):
-            groups.setdefault(frozen(value), []).append(row)
-    else:
-        for row, some in enumerate(zip(*(one.values for one in keys), strict=True)):
-            groups.setdefault(tuple(map(frozen, some)), []).append(row)
+    for row, key in enumerate(keys_of(keys)):
+        groups.setdefault(key, []).append(row)
     return list(groups.values())
+
+
+def keys_of(vectors: Sequence[Vector]) -> Iterable[tuple[Hashable, ...]]:
+    """The values of each row as a key of a dictionary."""
+    held = [map(frozen, one.values) if are_nested(one.values) else one.values for one in vectors]
+    return zip(*held, strict=True)
 
 
 def in_order(of: Context, orders: Sequence[Order]) -> list[int]:
     """The numbers of all rows in an order."""
-    return _sorted(list(range(of.count)), [(one, one.column.make(of).values) for one in orders])
+    return _sorted(list(range(of.count)), _keys(orders, of))
 
 
-def _sorted(rows: list[int], keys: Sequence[tuple[Order, list[Any]]]) -> list[int]:
-    for order, values in keys[::-1]:
-        keyed: Callable[[int], Any] = _key(values, nulls_last=order.nulls_last)
-        rows = sorted(rows, key=keyed, reverse=order.is_falling)
+_Key = Callable[[int], Any]
+"""The key of a row, by its number."""
+
+
+def _keys(orders: Sequence[Order], of: Context) -> list[tuple[Order, _Key]]:
+    return [(one, _key(one.column.make(of).values, nulls_last=one.nulls_last)) for one in orders]
+
+
+def _sorted(rows: list[int], keys: Sequence[tuple[Order, _Key]]) -> list[int]:
+    for order, key in keys[::-1]:
+        rows = sorted(rows, key=key, reverse=order.is_falling)
     return rows
 
 
-def _key(values: list[Any], *, nulls_last: bool) -> Callable[[int], Any]:
+def _key(values: list[Any], *, nulls_last: bool) -> _Key:
+    if None not in values and not are_nested(values):
+        return values.__getitem__
     if nulls_last:
         return lambda row: (values[row] is None, order_key(values[row]))
     return lambda row: order_key(values[row])
@@ -135,6 +146,7 @@ def folded_over(
     def running(window: Window, of: Context) -> Vector:
         held = [one.make(of).values for one in inputs]
         found: list[Any] = [None] * of.count
+        order_of = _key(window.order_values(of), nulls_last=False) if window.orders and window.span is None else None
         for rows in window.partitions(of):
             if not window.orders:
                 value = fold(_rows(held, rows))
@@ -143,9 +155,9 @@ def folded_over(
             elif window.span is not None:
                 _within(found, rows, window.order_values(of), window.span, lambda some: fold(_rows(held, some)))
             else:
-                values, so_far, is_first = window.order_values(of), None, True
+                so_far, is_first = None, True
                 assert more is not None, "no running form of this function is known"
-                for _, peers in groupby(rows, key=lambda row: order_key(values[row])):
+                for _, peers in groupby(rows, key=order_of):
                     some = list(peers)
                     value = fold(_rows(held, some))
                     so_far, is_first = value if is_first else more(so_far, value), False

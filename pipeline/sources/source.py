@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 TRANSACTION_TOPICS: Final = (STATE_TOPIC, TRANSACTION_EVENTS_TOPIC)
 
 
+COMPRESSED: Final = 8
+"""How many times larger the records of a compressed segment are taken to be."""
+_HEAD: Final = 23
+"""The bytes of a batch up to its attributes; the three lowest bits of the last byte name the codec."""
+_CODEC: Final = 7
+
+
 class Source(NamedTuple):
     """Where the log is. Exactly one of the fields has a value."""
 
@@ -62,7 +69,10 @@ def check(source: Source) -> None:
 
 
 def bytes_of(source: Source) -> int | None:
-    """The size of the topics about groups in bytes. None: not known, of a live cluster or a table of rows."""
+    """The size of the topics about groups in bytes. None: not known, of a live cluster or a table of rows.
+
+    A segment counts `COMPRESSED` times its size if its first batch is compressed.
+    """
     if source.path is None or table_kind(source.path) is not None:
         return None
     return sum(map(_bytes_of, repeat(source.path), (OFFSETS_TOPIC, EVENTS_TOPIC, SHARE_TOPIC, *TRANSACTION_TOPICS)))
@@ -70,9 +80,17 @@ def bytes_of(source: Source) -> int | None:
 
 def _bytes_of(path: str, topic: str) -> int:
     try:
-        return sum(segment.size for segment in find_segments(path, topic))
+        system, _ = file_system(path)
+        return sum(one.size * _factor(system, one.path) for one in find_segments(path, topic))
     except NoSource:
         return 0
+
+
+def _factor(system: fs.FileSystem, path: str) -> int:
+    with system.open_input_file(path) as file:
+        head: bytes = file.read_at(_HEAD, 0)
+    is_compressed = len(head) == _HEAD and head[_HEAD - 1] & _CODEC
+    return COMPRESSED if is_compressed else 1
 
 
 def table_kind(path: str) -> str | None:

@@ -15,7 +15,7 @@ from muster.pipeline.session import (
     open_session,
     settings_for,
 )
-from muster.pipeline.sources.source import Source, bytes_of
+from muster.pipeline.sources.source import COMPRESSED, Source, bytes_of
 from muster.pipeline.spark_home import java_home
 from tests.pipeline.conftest import TIMEOUT_S
 
@@ -104,4 +104,8 @@ def test_the_size_of_a_log_includes_all_topics_about_groups(tmp_path: Path) -> N
         with (tmp_path / topic / f"{0:020}.log").open("wb") as file:
             file.truncate(size)
     assert bytes_of(Source(path=str(tmp_path))) == 110
+    with (tmp_path / "__group_events-0" / f"{0:020}.log").open("r+b") as file:
+        file.write(bytes(16) + b"\2" + bytes(5) + b"\4")  # a batch of version 2, compressed by zstd
+        file.truncate(25)
+    assert bytes_of(Source(path=str(tmp_path))) == 100 + COMPRESSED * 25
     assert bytes_of(Source(kafka={"bootstrap.servers": "127.0.0.1:1"})) is None
