@@ -14,6 +14,7 @@ from muster.cli.clients import Report, reports_of_members, says
 from muster.cli.groups.option_values import check_group, check_groups, group_names
 from muster.cli.groups.read_groups import NoGroup, all_groups, find_group
 from muster.cli.groups.share_records import HEAD, PartitionRecords, as_json, cells, sentence, share_records
+from muster.cli.groups.streams_topology import topology_lines
 from muster.cli.output import print_json, print_table, say, say_sentence, table_width, terminal_width
 from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed
@@ -66,12 +67,15 @@ def run_describe(client: KafkaClient, options: argparse.Namespace) -> int:
         if options.json:
             verdict = None if judged is None else {"level": judged.level, "text": judged.text}
             members = [one._asdict() | _figures(reported.get((group_id, one.member))) for one in found.members]
-            shown = found._asdict() | {"members": members, "verdict": verdict}
+            parts = None if found.subtopologies is None else [one._asdict() for one in found.subtopologies]
+            shown = found._asdict() | {"members": members, "subtopologies": parts, "verdict": verdict}
             print_json(shown if records is None else shown | {"records": as_json(records, wall_now_ms())})
         else:
             if number:
                 say("")
             print_group(found, None if judged is None else judged.text)
+            for line in topology_lines(client, found):
+                say_sentence(line)
             for member in sorted(one.member for one in found.members):
                 report = reported.get((group_id, member))
                 if report is not None and report["figures"]:

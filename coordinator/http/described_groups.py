@@ -17,6 +17,8 @@ PROTOCOLS: Final = {0: "classic", 1: "consumer"}
 CLASSIC: Final = "classic"
 SHARE: Final = "share"
 STREAMS: Final = "streams"
+NOT_READY: Final = "NotReady"
+"""Kafka's state of a Streams group whose topics are missing, or do not fit together."""
 EPOCH_OF_LEFT_STATIC_MEMBER: Final = -2
 
 
@@ -38,6 +40,15 @@ class Member(NamedTuple):
     pattern: str | None = None
 
 
+class Subtopology(NamedTuple):
+    """A part of an application of Kafka Streams, and the topics that it needs."""
+
+    subtopology: str
+    reads: list[str]
+    """Source topics of the application, and repartition topics that another subtopology writes."""
+    changelogs: list[str]
+
+
 class Description(NamedTuple):
     """A described group. Only groups of the types consumer, share and streams have epochs."""
 
@@ -49,6 +60,8 @@ class Description(NamedTuple):
     epoch: int | None
     assignment_epoch: int | None
     members: list[Member]
+    subtopologies: list[Subtopology] | None = None
+    """None: the group is not of Kafka Streams, or its topology is not known."""
 
 
 def classic_group(row: Any) -> Description:
@@ -68,7 +81,21 @@ def newer_group(group_type: str, row: Any) -> Description:
     members = [NEWER[group_type][2](one) for one in row.members]
     assignor = "" if group_type == STREAMS else row.assignor_name
     return Description(row.group_id, group_type, row.group_state, group_type, assignor, row.group_epoch,
-                       row.assignment_epoch, members)  # fmt: skip
+                       row.assignment_epoch, members,
+                       _subtopologies(row.topology) if group_type == STREAMS else None)  # fmt: skip
+
+
+def _subtopologies(topology: Any) -> list[Subtopology] | None:
+    if topology is None or topology.subtopologies is None:
+        return None
+    return [
+        Subtopology(
+            one.subtopology_id,
+            sorted({*one.source_topics, *(topic.name for topic in one.repartition_source_topics)}),
+            sorted(topic.name for topic in one.state_changelog_topics),
+        )
+        for one in topology.subtopologies
+    ]
 
 
 def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
@@ -121,7 +148,7 @@ def pending_revocations(found: Description) -> list[str]:
     if found.epoch is None or found.assignment_epoch is None:
         return []
     lines = []
-    if found.assignment_epoch < found.epoch:
+    if found.assignment_epoch < found.epoch and found.state != NOT_READY:
         heartbeat = f"{found.type.capitalize()}GroupHeartbeat"
         when = f"the next {heartbeat} starts that, or one a second later"
         lines.append(f"the target assignment of epoch {found.epoch} is not computed yet: {when}")

@@ -12,7 +12,9 @@ from muster.cli.groups import show_groups
 from muster.cli.groups.delete_groups import check_inactive, consumer_groups, find_consumer_group
 from muster.cli.groups.offsets import offsets
 from muster.cli.groups.read_groups import find_group
+from muster.cli.groups.streams_topology import topology_lines
 from muster.client.connection import RequestFailed
+from muster.coordinator.http.described_groups import Description, Subtopology
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages import (
@@ -101,7 +103,9 @@ class Kafka:
         member = streams_group_describe.Member(
             "m", 3, None, None, "c", "/10.0.0.1", assignment=has, target_assignment=shall
         )
-        return streams_group_describe.DescribedGroup(0, None, name, "Reconciling", 4, 4, None, [member])
+        part = streams_group_describe.Subtopology("0", ["t"], [], [streams_group_describe.TopicInfo("app-s")])
+        topology = streams_group_describe.Topology(1, [part])
+        return streams_group_describe.DescribedGroup(0, None, name, "Reconciling", 4, 4, topology, [member])
 
     def _offsets(self) -> Any:
         part = describe_share_group_offsets.DescribeShareGroupOffsetsResponsePartition
@@ -129,6 +133,38 @@ def test_members_of_a_streams_group_have_tasks(capsys: pytest.CaptureFixture[str
     assert " ".join(first) == "group app: Reconciling, 1 member (type streams, protocol type streams, epoch 4)"
     assert head[-2:] == ["TASKS", "TARGET"]
     assert row == ["m", "-", "c", "10.0.0.1", "streams", "3", "0:0-1", "0:0"]
+    found = find_group(Kafka(), "app")  # type: ignore[arg-type]
+    assert found is not None
+    assert found.subtopologies == [Subtopology("0", ["t"], ["app-s"])]
+
+
+def _application(state: str, *parts: Subtopology) -> Description:
+    return Description("app", "streams", state, "streams", "", 4, 4, [], list(parts))
+
+
+def test_describe_names_the_topics_of_each_subtopology() -> None:
+    found = _application("Stable", Subtopology("0", ["t"], []), Subtopology("1", ["app-counts-repartition"], ["app-s"]))
+    assert topology_lines(Kafka(), found) == [  # type: ignore[arg-type]
+        "subtopology 0 reads t",
+        "subtopology 1 reads app-counts-repartition; changelogs: app-s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reads", "why"),
+    [
+        (["t"], "the group is not ready, and all its topics exist: their numbers of partitions do not fit together"),
+        (["orders", "t"], "the group is not ready: orders is missing, and subtopology 0 cannot run without it"),
+        (["a", "b"], "the group is not ready: a, b are missing, and subtopology 0 cannot run without them"),
+    ],
+)
+def test_describe_says_why_an_application_is_not_ready(reads: list[str], why: str) -> None:
+    found = _application("NotReady", Subtopology("0", reads, []), Subtopology("1", ["t"], []))
+    assert topology_lines(Kafka(), found)[-1] == why  # type: ignore[arg-type]
+
+
+def test_a_group_without_a_topology_has_no_lines() -> None:
+    assert topology_lines(Kafka(), _application("NotReady")._replace(subtopologies=None)) == []  # type: ignore[arg-type]
 
 
 def test_a_group_type_unknown_to_the_server_is_reported() -> None:

@@ -51,6 +51,7 @@ class Member(Actor):
             if not error:
                 yield from self.follow(response)
             elif error in NOT_READY:
+                self.must_say_tasks = True
                 yield RETRY_MS
             elif error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
                 self.rejoin()

@@ -46,10 +46,16 @@ class World(world.World):
         if type(request) is not StreamsGroupHeartbeatRequest:
             return super().command_of(call)
         command = HeartbeatCommand(request, call, call.actor.client)  # type: ignore[arg-type]  # no token
-        self.later(int(self.random() * CREATED_WITHIN_MS), self._create, command.missing)
+        self.later(int(self.random() * CREATED_WITHIN_MS), self._create, (command.missing, self._sources()))
         return command
 
-    def _create(self, missing: dict[str, InternalTopic]) -> None:
+    def _sources(self) -> list[int]:
+        return [self.counts[name] for name in SOURCES]
+
+    def _create(self, wanted: tuple[dict[str, InternalTopic], list[int]]) -> None:
+        missing, sources = wanted
+        if sources != self._sources():
+            return  # the server creates topics at once: it never creates them for earlier counts of partitions
         new = {name: topic.partitions for name, topic in missing.items() if name not in self.counts}
         if new:
             self.counts.update(new)
