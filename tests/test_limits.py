@@ -171,6 +171,7 @@ INNER = {
     "api/groups/streams_groups.MAX_ERRORS",
     "groups/common/epoch_history.MAX_NAMES",
     "groups/common/epoch_history.MAX_TOPICS",
+    "groups/streams/history.MAX_NAMED",
     "groups/streams/history.MAX_WAITED",
     "groups/streams/internal_topics.MAX_NAMED",
     "groups/share/replay.MAX_SHARED_NAMES",

@@ -207,6 +207,11 @@ def _handed(value: Value) -> str:
     return f"{plural(revoked, unit)} given up, {assigned} taken{after}{kept}"
 
 
+def _parts(value: Mapping[str, Any]) -> str:
+    names = value.get("subtopologies") or ()  # old events have none
+    return f" for subtopolog{'y' if len(names) == 1 else 'ies'} {', '.join(names)}" if names else ""
+
+
 def _after(took_ms: int) -> str:
     return f" after {seconds(took_ms)}" if took_ms >= NOT_WORTH_A_WORD_MS else ""
 
@@ -278,7 +283,7 @@ EPOCH_LINES: Final[dict[str, Callable[[Value], str]]] = {
         f"{who(value['member'])} has gone and will be back: its partitions are kept for "
         f"{seconds(value['member']['session_timeout_ms'])}"
     ),
-    "topics_not_ready": lambda value: f"the topics of the application are not ready: {value['detail']}",
+    "topics_not_ready": lambda value: f"the topics of the application are not ready{_parts(value)}: {value['detail']}",
     "topics_ready": lambda value: (
         f"the topics of the application are ready{_after(value['took_ms'])}: topology {value['topology_epoch']}"
     ),

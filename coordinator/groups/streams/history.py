@@ -16,7 +16,10 @@ from muster.coordinator.groups.streams.internal_topics import Status
 from muster.coordinator.groups.streams.member import Position, StreamsMember
 from muster.coordinator.groups.streams.target import ASSIGNOR, ComputedTarget
 from muster.coordinator.groups.streams.tasks import NO_EPOCHS, NONE, TaskEpochs
+from muster.coordinator.groups.streams.topology import Topology, needed_by
 
+MAX_NAMED: Final = 20
+"""How many subtopologies without their topics are reported."""
 MAX_WAITED: Final = 10
 """How many tasks that nobody had for a while are reported."""
 
@@ -129,11 +132,20 @@ def topics_checked(step: Step, group: StreamsGroup, topology_epoch: int, status:
             topology_epoch=topology_epoch,
             code=status.code,
             detail=status.detail,
+            subtopologies=_without_topics(group.topology, step.state.image),
         )
     elif status is None and known is not None:
         group.unready = None
         took_ms = step.now.mono_ms - known[1]
         step.event(events.TOPICS_READY, group.group_id, topology_epoch=topology_epoch, took_ms=took_ms)
+
+
+def _without_topics(topology: Topology | None, image: TopicsImage) -> list[str]:
+    """The subtopologies that need a topic that does not exist; none if the topics exist, but do not fit together."""
+    rows = {} if topology is None else topology.subtopologies
+    return [name for name, row in rows.items() if not all(topic in image.by_name for topic in needed_by(row))][
+        :MAX_NAMED
+    ]
 
 
 def shut_down(step: Step, group: StreamsGroup, member: StreamsMember) -> None:

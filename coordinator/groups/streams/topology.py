@@ -39,11 +39,7 @@ class Topology:
         self.epoch = epoch
         self.subtopologies: Mapping[str, Subtopology] = {name: by_id[name] for name in string_order(by_id)}
         self.of_source = {topic: row.subtopology_id for row in self.subtopologies.values() for topic in sources_of(row)}
-        names = [
-            name
-            for row in self.subtopologies.values()
-            for name in [*sources_of(row), *[topic.name for topic in row.state_changelog_topics]]
-        ]
+        names = [name for row in self.subtopologies.values() for name in needed_by(row)]
         self.topics: tuple[str, ...] = tuple(string_order(names))
 
     def __eq__(self, other: object) -> bool:
@@ -57,6 +53,11 @@ class Topology:
 def sources_of(row: Subtopology) -> list[str]:
     """The topics that a subtopology reads: its source topics, then its repartition topics."""
     return [*row.source_topics, *[topic.name for topic in row.repartition_source_topics]]
+
+
+def needed_by(row: Subtopology) -> list[str]:
+    """The topics that have to exist for a subtopology: those that it reads, then its changelogs."""
+    return [*sources_of(row), *[topic.name for topic in row.state_changelog_topics]]
 
 
 def value_of(sent: SentTopology) -> StreamsGroupTopologyValue:

@@ -134,7 +134,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     events.DELIVERIES_FAILED: {"topic": "t", "partition": 0, "first_offset": 5, "last_offset": 7, "records": 3,
                                "deliveries": 2, "cause": "lock_over", "member": "m", "state": "available",
                                "left_out": 1},
-    events.TOPICS_NOT_READY: {"topology_epoch": 0, "code": 1, "detail": "Source topics t are missing."},
+    events.TOPICS_NOT_READY: {"topology_epoch": 0, "code": 1, "detail": "Source topics t are missing.",
+                              "subtopologies": ["0", "1"]},
     events.TOPICS_READY: {"topology_epoch": 0, "took_ms": 2_000},
     events.APPLICATION_SHUTDOWN: {"member": MEMBER},
     events.OFFSETS_DELETED: {"cause": events.ASKED, "topics": {"t": [0, 1]}},
@@ -185,7 +186,9 @@ def test_every_kind_of_event_has_a_line() -> None:
         "member m held 3 records of t-0 (offsets 5 to 7) until the lock was over in delivery 2: available again; "
         "1 more record before were not reported"
     )
-    assert words["topics_not_ready"] == ("the topics of the application are not ready: Source topics t are missing.")
+    assert words["topics_not_ready"] == (
+        "the topics of the application are not ready for subtopologies 0, 1: Source topics t are missing."
+    )
     assert words["topics_ready"] == "the topics of the application are ready after 2 s: topology 0"
     assert words["application_shutdown"] == f"{name} had an error, and asked all members to end the application"
     assert words["member_away"].endswith("has gone and will be back: its partitions are kept for 10 s")

@@ -432,6 +432,7 @@ def test_the_history_says_why_topics_are_not_ready_and_when_they_are(harness: St
         ("topics_not_ready", "Internal topics are missing: store"),
         ("topics_ready", 3_000),
     ]
+    assert [facts.get("subtopologies") for _, facts in found] == [["0"], ["0"], None]
     harness.change_topics(topics(t=3))
     harness.heartbeat("a")
     harness.heartbeat("a", -1)
