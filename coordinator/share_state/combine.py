@@ -29,7 +29,9 @@ def combined(rows: Iterable[Row], start_offset: int) -> list[Row]:
     index = at = 0
     while open_ or index < len(left):
         if not open_:
-            row, behind = _of_same_offsets(left, index)
+            row, behind = left[index], index + 1
+            if behind < len(left) and left[behind].first <= row.last:
+                row, behind = _of_same_offsets(left, index)
             if behind == len(left) or left[behind].first > row.last:
                 _append(found, row)  # no other row has these offsets, as usual
                 index = behind
@@ -73,8 +75,9 @@ def _last(row: Row) -> int:
 
 
 def _from(rows: Iterable[Row], start_offset: int) -> list[Row]:
-    if start_offset == UNKNOWN:
-        return [*rows]
+    rows = [*rows]
+    if start_offset == UNKNOWN or not rows or min(rows).first >= start_offset:
+        return rows
     return [row if row.first >= start_offset else row._replace(first=start_offset) for row in rows
             if row.last >= start_offset]  # fmt: skip
 

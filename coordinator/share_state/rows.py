@@ -62,9 +62,5 @@ _Columns = tuple["array[int]", "array[int]", "array[int]", "array[int]"]
 
 
 def _columns(rows: Sequence[Row]) -> _Columns:
-    return (
-        array("q", [row.first for row in rows]),
-        array("q", [row.last for row in rows]),
-        array("b", [row.state for row in rows]),
-        array("h", [row.deliveries for row in rows]),
-    )
+    firsts, lasts, states, deliveries = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return array("q", firsts), array("q", lasts), array("b", states), array("h", deliveries)

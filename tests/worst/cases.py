@@ -1011,7 +1011,9 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
     "ReadShareGroupStateSummary": (
         Case("partitions", ELEMENTS, states(rsss, "ReadShareGroupStateSummaryRequest", "ReadStateSummaryData")),
     ),
-    "ShareGroupHeartbeat": (Case("names", 20_000, share_names), Case("topics", 1_200, shared_partitions)),
+    "ShareGroupHeartbeat": (
+        Case("names", 20_000, share_names), Case("topics", 1_200, shared_partitions, known=5_300_000),
+    ),
     "ShareGroupDescribe": (
         Case("groups", LONG_GROUPS, described_share_groups), Case("members", 2_000, described_share_members),
     ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
+from muster.coordinator.system.uuids import as_text
 from muster.protocol.message import Message
 from muster.protocol.messages import (
     add_partitions_to_txn,
@@ -164,7 +165,9 @@ def _tokens(node: WorstNode, size: int) -> list[bytes]:
 def _transactions(node: WorstNode, size: int) -> list[tuple[int, int]]:
     producers: list[tuple[int, int]] = []
     _done(node, find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]))
-    node.world.run(lambda: False, 1_000)  # the shards are created at the first request
+    share = f"g:{as_text(bytes(15) + bytes([1]))}:0"
+    _done(node, find_coordinator.FindCoordinatorRequest(key_type=2, coordinator_keys=[share]))
+    node.world.run(lambda: False, 1_000)  # the shards of transactions and share states begin at the first request
     for i in range(size):
         name = long("x", i, 200)
         got = _done(node, init_producer_id.InitProducerIdRequest(name, 600_000))
