@@ -58,6 +58,12 @@ def test_small_targets_are_computed_in_the_heartbeat() -> None:
     assert not harness.offloaded
 
 
+def test_an_application_that_is_not_ready_has_no_tasks_to_compute() -> None:
+    harness = large()
+    answer = harness.heartbeat("A", 0, "0:t,soon")
+    assert (given(answer), harness.streams().state, harness.offloaded) == ("", "NotReady", [])
+
+
 def test_standby_copies_count_as_tasks() -> None:
     harness = StreamsGroupHarness(
         image=topics(t=TASKS // 2, s=TASKS // 2), helped=True, group_streams_num_standby_replicas=1
