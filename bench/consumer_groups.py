@@ -5,22 +5,17 @@ Kafka needs Java. `bench.run` measures the same figures.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import statistics
 import sys
-import tempfile
-from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
-from bench import measure
+from bench import measure, side_by_side
 from bench.load.consumer_members import ERROR_AT, Crowd
-from bench.load.frameload import FrameLoad
 from bench.scenarios import REPEATED, Figures, Target, event_loop_factory, of_load
-from tests.support.servers import REPOSITORY, KafkaServer, MusterServer, ServerProcess, kafka_available
+from tests.support.servers import REPOSITORY
 
 SETTINGS: Final[Mapping[str, str]] = {
     "group.consumer.session.timeout.ms": "1800000",
@@ -96,6 +91,11 @@ class Groups:
             **_medians(LESS, changes["less"]),
         }
 
+    def warm(self) -> None:
+        """Send heartbeats before the first round."""
+        for connections in (100, 1000):
+            self.heartbeats(connections)
+
     def figures(self) -> Figures:
         """Run one round, and return its figures."""
         return {**self.heartbeats(100), **self.heartbeats(1000), **self.large()}
@@ -106,41 +106,5 @@ def _medians(name: str, changes: list[tuple[float, float]]) -> Figures:
     return {f"{name}, CPU ms": statistics.median(cpu_ms), f"{name}, wall ms": statistics.median(wall_ms)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.consumer_groups", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each server is measured (default: 3)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long each load runs (default: 2)")
-    parser.add_argument("--without-kafka", action="store_true", help="measure Muster alone")
-    args = parser.parse_args()
-    samples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
-        workdir = Path(folder)
-        frameload = FrameLoad(workdir)
-        servers: list[ServerProcess] = [MusterServer(workdir / "muster", SETTINGS)]
-        if kafka_available() and not args.without_kafka:
-            servers.append(KafkaServer(workdir / "kafka", SETTINGS))
-        measured = []
-        try:
-            for server in servers:
-                server.start()
-                groups = Groups(Target(server, frameload, args.seconds))
-                groups.prepare()
-                for connections in (100, 1000):
-                    groups.heartbeats(connections)  # a JVM is slow until it is warm
-                measured.append(groups)
-            for _ in range(args.rounds):
-                for groups in measured:
-                    for name, value in groups.figures().items():
-                        samples[name][groups.target.server.name].append(value)
-        finally:
-            for server in servers:
-                if server.running:
-                    server.stop()
-    for name, by_server in samples.items():
-        medians = {server: statistics.median(values) for server, values in by_server.items()}
-        share = f"  {medians['muster'] / medians['kafka']:.2f} x" if "kafka" in medians else ""
-        print(f"{name}: {', '.join(f'{server} {value:.1f}' for server, value in medians.items())}{share}")
-
-
 if __name__ == "__main__":
-    main()
+    side_by_side.main("python -m bench.consumer_groups", __doc__, SETTINGS, Groups)

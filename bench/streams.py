@@ -6,21 +6,14 @@ application of 100 instances gets its 1,000 tasks.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import statistics
-import tempfile
-from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
-from bench import measure
+from bench import measure, side_by_side
 from bench.load.consumer_members import ERROR_AT
-from bench.load.frameload import FrameLoad
 from bench.load.streams_members import Application
 from bench.scenarios import REPEATED, Figures, Target, event_loop_factory, of_load
-from tests.support.servers import KafkaServer, MusterServer, ServerProcess, kafka_available
 
 SETTINGS: Final[Mapping[str, str]] = {
     "group.streams.session.timeout.ms": "1800000",
@@ -80,44 +73,15 @@ class Groups:
 
         return self._runner.run(settled())
 
+    def warm(self) -> None:
+        """Run some rounds that do not count."""
+        for _ in range(3):
+            self.figures()
 
-def main() -> None:
-    """Print the medians of several rounds. The servers take turns."""
-    parser = argparse.ArgumentParser(prog="python -m bench.streams", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each server is measured (default: 3)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long each load runs (default: 2)")
-    parser.add_argument("--without-kafka", action="store_true", help="measure Muster alone")
-    args = parser.parse_args()
-    samples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
-        workdir = Path(folder)
-        frameload = FrameLoad(workdir)
-        servers: list[ServerProcess] = [MusterServer(workdir / "muster", SETTINGS)]
-        if kafka_available() and not args.without_kafka:
-            servers.append(KafkaServer(workdir / "kafka", SETTINGS))
-        measured = []
-        try:
-            for server in servers:
-                server.start()
-                groups = Groups(Target(server, frameload, args.seconds))
-                groups.prepare()
-                for _ in range(3):  # a JVM is slow until it is warm
-                    groups.heartbeats()
-                    groups.settle()
-                measured.append(groups)
-            for _ in range(args.rounds):
-                for groups in measured:
-                    for name, value in {**groups.heartbeats(), **groups.settle()}.items():
-                        samples[name][groups.target.server.name].append(value)
-        finally:
-            for server in servers:
-                if server.running:
-                    server.stop()
-    for name, by_server in samples.items():
-        medians = {server: statistics.median(values) for server, values in by_server.items()}
-        share = f"  {medians['muster'] / medians['kafka']:.2f} x" if "kafka" in medians else ""
-        print(f"{name}: {', '.join(f'{server} {value:.1f}' for server, value in medians.items())}{share}")
+    def figures(self) -> Figures:
+        """Run one round, and return its figures."""
+        return {**self.heartbeats(), **self.settle()}
 
 
 if __name__ == "__main__":
-    main()
+    side_by_side.main("python -m bench.streams", __doc__, SETTINGS, Groups)

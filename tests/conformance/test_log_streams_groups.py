@@ -105,7 +105,7 @@ async def settle(at: Connection, members: list[Instance]) -> Body:
 
 
 async def begin(server: ServerProcess, members: list[Instance]) -> Body:
-    """A group with two members, of which one has tasks to give up to a third."""
+    """A group with three members. The first has tasks that the third waits for."""
     at = await connect(server)
     for number, member in enumerate(members[:2], 1):
         await member.enter(at)

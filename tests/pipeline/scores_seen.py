@@ -99,7 +99,7 @@ def _unwritten(truth: Sequence[Row]) -> Iterable[Row]:
 
 
 def _until_ms(act: Row, acts: Iterable[Row]) -> int | None:
-    """When a member ended, or was told to go on, that was told to let a partition stand still."""
+    """The end of a standstill that a member was asked for: the member ended, or was asked to go on."""
     partition = act["line"].split()[1]
     return min(
         (line["at"] for line in acts if line["at"] > act["at"] and line["client_id"] == act["client_id"]

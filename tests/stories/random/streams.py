@@ -40,7 +40,7 @@ CONFIGS = (
     "streams.num.standby.replicas=0", "streams.num.standby.replicas=2", "streams.assignment.interval.ms=15000",
     "streams.initial.rebalance.delay.ms=1000", "streams.task.offset.interval.ms=30000",
 )  # fmt: skip
-"""Configs of the group, one of which is set before some histories and within some."""
+"""Configs of the group. Some histories set one before they begin, and some within."""
 WAIT_MS = 600
 """How long a step waits, so that Kafka has created the topics of an application."""
 STEPS = 30
