@@ -6,18 +6,14 @@ Both servers get the same share groups, by heartbeats alone; then Kafka's own to
 from __future__ import annotations
 
 import asyncio
-import re
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.conformance.java_tools import NOISE, Tools, tools
-from tests.e2e.conftest import create_topic
-from tests.e2e.sync_clients import confluent_produce
+from tests.conformance.group_stages import TOPICS, Stage, check_equal, filled
+from tests.conformance.java_tools import Tools, tools
 from tests.stories.brokers import connect
-from tests.support.servers import QUICK, KafkaServer, MusterServer, ServerProcess
 
 __all__ = ["tools"]
 
@@ -36,19 +32,8 @@ GONE = {"idle": ("orders",), "idle-2": ("payments",)}
 TRIES = 60
 
 
-class Stage:
-    """The groups on one server, and the output of the tools there."""
-
-    def __init__(self, server: ServerProcess, tools: Tools) -> None:
-        self.server, self._tools = server, tools
-
-    def fill(self) -> None:
-        """Make topics and groups."""
-        for topic, partitions in {"orders": 2, "payments": 1}.items():
-            create_topic(self.server, topic, partitions)
-            for partition in range(partitions):
-                confluent_produce(self.server.bootstrap, topic, [(None, b"v")] * 10, partition=partition)
-        asyncio.run(self._join())
+class Shares(Stage):
+    """The groups of this test on one server."""
 
     async def _join(self) -> None:
         client = await connect(*self.server.address)
@@ -68,7 +53,7 @@ class Stage:
 
     async def _settled(self, beat: Any, group: str, member: str, topics: tuple[str, ...]) -> None:
         """Send heartbeats until the member has partitions of all existing topics."""
-        wanted = sum({"orders": 2, "payments": 1}.get(topic, 0) for topic in topics)
+        wanted = sum(TOPICS.get(topic, 0) for topic in topics)
         for _ in range(TRIES):
             answer = await beat(group, member, 0, topics)
             if answer["ErrorCode"] == 0:
@@ -78,34 +63,10 @@ class Stage:
             await asyncio.sleep(0.5)
         raise AssertionError(f"{member} of {group} got no partitions")
 
-    def __call__(self, *words: str) -> str:
-        text = self._tools(words[0], "--bootstrap-server", self.server.bootstrap, *words[1:])
-        text = text.replace(self.server.bootstrap, "HOST:PORT")
-        text = text.partition("\nOption  ")[0]  # a wrong command, and then the correct one
-        text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z?", "TIME", text)
-        head, *lines = text.splitlines()
-        return "\n".join(
-            [head, *sorted(line.rstrip() for line in lines if line.strip() and not line.startswith(NOISE))]
-        )
-
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, tools: Tools) -> Iterator[tuple[Stage, Stage]]:
-    """Muster and Kafka with the same groups."""
-    settings = {**QUICK, **PATIENT}
-    servers = (
-        MusterServer(tmp_path_factory.mktemp("muster"), settings, in_memory=True),
-        KafkaServer(tmp_path_factory.mktemp("kafka"), settings),
-    )
-    stages = [Stage(server, tools) for server in servers]
-    try:
-        for stage in stages:
-            stage.server.start()
-            stage.fill()
-        yield stages[0], stages[1]
-    finally:
-        for server in servers:
-            server.stop()
+def pair(tmp_path_factory: pytest.TempPathFactory, tools: Tools) -> Iterator[tuple[Shares, Shares]]:
+    yield from filled(tmp_path_factory, tools, PATIENT, Shares)
 
 
 def commands() -> Iterator[tuple[str, ...]]:
@@ -159,16 +120,5 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.timeout(600)
-def test_each_command_for_share_groups_prints_the_same_for_muster_and_kafka(pair: tuple[Stage, Stage]) -> None:
-    muster, kafka = pair
-    differ = {}
-    for words in commands():
-        ours, theirs = muster(*words), kafka(*words)
-        for _ in range(3):  # Kafka asks the leaders of partitions for their ends, which may not be known at once
-            if ours == theirs:
-                break
-            time.sleep(0.5)
-            ours, theirs = muster(*words), kafka(*words)
-        if ours != theirs:
-            differ[" ".join(words)] = f"ours:\n{ours}\ntheirs:\n{theirs}\n"
-    assert not differ, "\n".join(f"=== {words}\n{texts}" for words, texts in differ.items())
+def test_each_command_for_share_groups_prints_the_same_for_muster_and_kafka(pair: tuple[Shares, Shares]) -> None:
+    check_equal(pair, commands(), tries=3)

@@ -7,19 +7,15 @@ both, and their outputs are compared word by word.
 from __future__ import annotations
 
 import asyncio
-import re
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.conformance.java_tools import NOISE, Tools, tools
-from tests.e2e.conftest import create_topic
-from tests.e2e.sync_clients import confluent_produce
+from tests.conformance.group_stages import Stage, check_equal, filled
+from tests.conformance.java_tools import Tools, tools
 from tests.stories.brokers import AnyConnection, connect
-from tests.support.servers import QUICK, KafkaServer, MusterServer, ServerProcess
 
 __all__ = ["tools"]
 
@@ -31,7 +27,6 @@ PATIENT = {
     "group.streams.assignment.interval.ms": "0", "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.num.standby.replicas": "1",
 }  # fmt: skip
-TOPICS = {"orders": 2, "payments": 1}
 LIVING = {"app": ("instance-1", "instance-2"), "single": ("alone",)}
 """Groups with members, which count the orders by a repartition topic."""
 GONE = ("idle", "idle-2", "idle-3", "idle-4")
@@ -58,19 +53,8 @@ def topology(group: str, source: str) -> dict[str, Any]:
     return {"Epoch": 0, "Subtopologies": [{**nothing, **first}, {**nothing, **second}]}
 
 
-class Stage:
-    """The groups on one server, and the output of the tools there."""
-
-    def __init__(self, server: ServerProcess, tools: Tools) -> None:
-        self.server, self._tools = server, tools
-
-    def fill(self) -> None:
-        """Make topics and groups."""
-        for topic, partitions in TOPICS.items():
-            create_topic(self.server, topic, partitions)
-            for partition in range(partitions):
-                confluent_produce(self.server.bootstrap, topic, [(None, b"v")] * 10, partition=partition)
-        asyncio.run(self._join())
+class Applications(Stage):
+    """The groups of this test on one server."""
 
     async def _join(self) -> None:
         client = await connect(*self.server.address)
@@ -83,16 +67,6 @@ class Stage:
             await _commit(client, group, members[0], epoch, {"orders": (5, 7)})
         await _beat(client, "waiting", "w", 0, topology("waiting", "nowhere"))
         await client.close()
-
-    def __call__(self, *words: str) -> str:
-        text = self._tools(words[0], "--bootstrap-server", self.server.bootstrap, *words[1:])
-        text = text.replace(self.server.bootstrap, "HOST:PORT")
-        text = text.partition("\nOption  ")[0]  # a wrong command, and then the correct one
-        text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z?", "TIME", text)
-        head, *lines = text.splitlines()
-        return "\n".join(
-            [head, *sorted(line.rstrip() for line in lines if line.strip() and not line.startswith(NOISE))]
-        )
 
 
 async def _beat(
@@ -160,22 +134,8 @@ async def _commit(
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, tools: Tools) -> Iterator[tuple[Stage, Stage]]:
-    """Muster and Kafka with the same groups."""
-    settings = {**QUICK, **PATIENT}
-    servers = (
-        MusterServer(tmp_path_factory.mktemp("muster"), settings, in_memory=True),
-        KafkaServer(tmp_path_factory.mktemp("kafka"), settings),
-    )
-    stages = [Stage(server, tools) for server in servers]
-    try:
-        for stage in stages:
-            stage.server.start()
-            stage.fill()
-        yield stages[0], stages[1]
-    finally:
-        for server in servers:
-            server.stop()
+def pair(tmp_path_factory: pytest.TempPathFactory, tools: Tools) -> Iterator[tuple[Applications, Applications]]:
+    yield from filled(tmp_path_factory, tools, PATIENT, Applications)
 
 
 def commands(folder: Path) -> Iterator[tuple[str, ...]]:
@@ -263,17 +223,6 @@ def commands(folder: Path) -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.timeout(900)
 def test_each_command_for_streams_groups_prints_the_same_for_muster_and_kafka(
-    pair: tuple[Stage, Stage], tmp_path: Path
+    pair: tuple[Applications, Applications], tmp_path: Path
 ) -> None:
-    muster, kafka = pair
-    differ = {}
-    for words in commands(tmp_path):
-        ours, theirs = muster(*words), kafka(*words)
-        for _ in range(2):  # Kafka asks the leaders of partitions for their ends, which may not be known at once
-            if ours == theirs:
-                break
-            time.sleep(0.5)
-            ours, theirs = muster(*words), kafka(*words)
-        if ours != theirs:
-            differ[" ".join(words)] = f"ours:\n{ours}\ntheirs:\n{theirs}\n"
-    assert not differ, "\n".join(f"=== {words}\n{texts}" for words, texts in differ.items())
+    check_equal(pair, commands(tmp_path), tries=2)
