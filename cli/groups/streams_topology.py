@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from muster.client.kafka_client import KafkaClient
+from muster.coordinator.history.words import subtopologies
 from muster.coordinator.http.described_groups import NOT_READY, Description, Subtopology
 
 
@@ -29,6 +30,6 @@ def _why(parts: Sequence[Subtopology], missing: Collection[str]) -> str:
     if not missing:
         return "the group is not ready, and all its topics exist: their numbers of partitions do not fit together"
     needed = [one.subtopology for one in parts if not {*one.reads, *one.changelogs}.isdisjoint(missing)]
-    which = f"subtopolog{'y' if len(needed) == 1 else 'ies'} {', '.join(needed)}"
     verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
-    return f"the group is not ready: {', '.join(missing)} {verb} missing, and {which} cannot run without {them}"
+    without = f"{subtopologies(needed)} cannot run without {them}"
+    return f"the group is not ready: {', '.join(missing)} {verb} missing, and {without}"

@@ -207,9 +207,14 @@ def _handed(value: Value) -> str:
     return f"{plural(revoked, unit)} given up, {assigned} taken{after}{kept}"
 
 
+def subtopologies(names: Sequence[str]) -> str:
+    """Subtopologies of an application of Kafka Streams, by their ids."""
+    return f"subtopolog{'y' if len(names) == 1 else 'ies'} {', '.join(names)}"
+
+
 def _parts(value: Mapping[str, Any]) -> str:
-    names = value.get("subtopologies") or ()  # old events have none
-    return f" for subtopolog{'y' if len(names) == 1 else 'ies'} {', '.join(names)}" if names else ""
+    names = value.get("subtopologies")  # old events have none
+    return f" for {subtopologies(names)}" if names else ""
 
 
 def _after(took_ms: int) -> str:
