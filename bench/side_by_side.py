@@ -1,4 +1,4 @@
-"""Runs one kind of groups on Muster, and on a real Apache Kafka if Java is there, and prints the medians."""
+"""Measures one kind of groups on Muster, and on a real Apache Kafka if Java is there. Prints the medians."""
 
 from __future__ import annotations
 
