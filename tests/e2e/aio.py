@@ -17,7 +17,7 @@ QUICK_CONSUMER = {
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
     "heartbeat_interval_ms": 50,
-    "session_timeout_ms": 10000,
+    "session_timeout_ms": 30000,
     "rebalance_timeout_ms": 10000,
     "retry_backoff_ms": 20,
     "fetch_max_wait_ms": 100,

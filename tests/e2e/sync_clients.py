@@ -48,7 +48,7 @@ CONFLUENT_CONSUMER = {
     "auto.offset.reset": "earliest",
     "enable.auto.commit": False,
     "heartbeat.interval.ms": 50,
-    "session.timeout.ms": 10000,
+    "session.timeout.ms": 30000,
     "fetch.wait.max.ms": 100,
     "log_level": 3,
 }
@@ -58,7 +58,7 @@ KAFKA_PYTHON_CONSUMER = {
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
     "heartbeat_interval_ms": 50,
-    "session_timeout_ms": 10000,
+    "session_timeout_ms": 30000,
     "retry_backoff_ms": 20,
     "fetch_max_wait_ms": 100,
 }
