@@ -103,6 +103,10 @@ class Page:
         await self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                         mobile=width < 600)  # fmt: skip
 
+    async def colours(self, scheme: str) -> None:
+        """Prefer "light" or "dark" pages."""
+        await self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
     async def picture(self) -> bytes:
         """The whole page as a PNG."""
         return base64.b64decode((await self.call("Page.captureScreenshot", captureBeyondViewport=True))["data"])

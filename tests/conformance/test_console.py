@@ -28,6 +28,9 @@ HOSTILE = "<img src=x onerror=alert(1)>\"'&/"
 PAGES = ("", "topics", "topics/orders", "cluster", "clients", "transactions", "refused", "groups/checkout")
 WIDTHS = ((390, 844), (820, 1180), (1440, 900))
 RULE = {"match": {"api": ["OffsetCommit"]}, "then": {"do": "delay", "ms": 1}}
+CUT_OFF = """[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth)
+    .map((one) => one.innerText.slice(0, 80))"""
+"""Tables that are wider than their place."""
 PICTURES = os.environ.get("MUSTER_PICTURES")
 """A folder for screenshots. None: no pictures are kept."""
 
@@ -106,9 +109,13 @@ async def follow_events(page: Page, base: str, group: str) -> list[str]:
 
 
 async def walk_through(page: Page, base: str, axe: str, name: str, pages: Sequence[str] = PAGES) -> None:
-    """See each page at three widths. No page has a finding of axe-core, nor a line in the console of the browser."""
+    """See each page at three widths, light and dark. No page has a finding of axe-core, cuts a text off, or writes an
+    error to the console of the browser.
+    """
+    cut: list[tuple[str, int, str]] = []
     for path in pages:
         await page.size(*WIDTHS[-1])
+        await page.colours("light")
         await page.open(f"{base}/#/{path}")
         await page.until(
             "!document.querySelector('main').innerText.includes('is loading') && !document.getElementById('problem')"
@@ -120,10 +127,20 @@ async def walk_through(page: Page, base: str, axe: str, name: str, pages: Sequen
             await page.js("new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
             wide = await page.js("document.documentElement.scrollWidth")
             assert wide <= width, f"{path} is {wide} pixels wide on a window of {width}"
+            cut += [(path, width, text) for text in await page.js(CUT_OFF)]
             if PICTURES is not None:
                 file = f"{name}-{path.replace('/', '-') or 'groups'}-{width}.png"
                 Path(PICTURES, file).write_bytes(await page.picture())  # noqa: ASYNC240  # of a test
-        assert await findings(page, axe) == [], path
+            if (width, height) != WIDTHS[1]:
+                assert await findings(page, axe) == [], (path, width)
+        await page.size(*WIDTHS[0])
+        await page.colours("dark")
+        if PICTURES is not None:
+            file = f"{name}-{path.replace('/', '-') or 'groups'}-dark.png"
+            Path(PICTURES, file).write_bytes(await page.picture())  # noqa: ASYNC240  # of a test
+        assert await findings(page, axe) == [], (path, "dark")
+    await page.colours("light")
+    assert cut == []
     assert page.errors == []
     assert all(one.startswith((base, "data:")) for one in page.requests), page.requests
 

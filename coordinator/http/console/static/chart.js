@@ -5,30 +5,32 @@ import { clock, duration, owned, short } from "./format.js";
 
 const MOST = 60;
 const ROW = 24;
+const NARROW = 640;
 const TOP = 22;
 const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600].map((one) => one * 1000);
 const HOW = { left: "left", expired: "sent no heartbeat for its session timeout", removed: "was removed", replaced: "came back under another id" };
 
-// How far a narrow chart is scrolled away from its end, which is now.
-let away = 0;
-
-export function chart({ rows, rebalances }, from, until, chosen, choose) {
-  const width = 1000;
-  const names = 190;
+// `width`: the pixels of the place. In a narrow one, each name stands above its row.
+export function chart({ rows, rebalances }, from, until, chosen, choose, width) {
+  const isNarrow = width < NARROW;
+  const names = isNarrow ? 0 : 190;
+  const row = isNarrow ? ROW + 15 : ROW;
   const shown = rows.slice(0, MOST);
-  const height = TOP + shown.length * ROW + 8;
+  const height = TOP + shown.length * row + 8;
   const x = (ms) => names + ((Math.min(Math.max(ms, from), until) - from) / Math.max(until - from, 1)) * (width - names - 6);
   const parts = [];
-  const step = STEPS.find((one) => (until - from) / one <= 9) ?? STEPS.at(-1);
+  const step = STEPS.find((one) => (until - from) / one <= (isNarrow ? 4 : 9)) ?? STEPS.at(-1);
   for (let at = Math.ceil(from / step) * step; at <= until; at += step) {
     parts.push(s("line", { class: "grid", x1: x(at), x2: x(at), y1: TOP - 4, y2: height }),
       s("text", { class: "axis", x: x(at), y: 12, "text-anchor": x(at) > width - 32 ? "end" : "middle" }, clock(at).slice(0, step < 60000 ? 8 : 5)));
   }
   shown.forEach(([, stays], index) => {
-    const y = TOP + index * ROW + 4;
+    const top = TOP + index * row + 4;
+    const y = top + row - ROW;
     const { member } = stays.at(-1);
     const name = member.instance ?? member.client_id ?? short(member.member);
-    parts.push(s("text", { x: 0, y: y + 12 }, name.length > 26 ? `${name.slice(0, 25)}…` : name, s("title", null, `${member.instance ?? ""} ${member.member} ${member.client_id ?? ""} ${member.host ?? ""}`)));
+    const most = isNarrow ? Math.floor(width / 8) : 26;
+    parts.push(s("text", { x: 0, y: top + (isNarrow ? 10 : 12) }, name.length > most ? `${name.slice(0, most - 1)}…` : name, s("title", null, `${member.instance ?? ""} ${member.member} ${member.client_id ?? ""} ${member.host ?? ""}`)));
     for (const stay of stays) {
       const to = stay.to ?? until;
       parts.push(bar("stay", x(stay.from), x(to), y, `${short(stay.member.member)}: from ${clock(stay.from)} to ${stay.to ? clock(stay.to) : "now"}`));
@@ -48,11 +50,8 @@ export function chart({ rows, rebalances }, from, until, chosen, choose) {
   }
   const more = rows.length > MOST ? h("p", { class: "soft small" }, `${rows.length - MOST} more members are not drawn.`) : null;
   const text = `${shown.length} members from ${clock(from)} to ${clock(until)}, with ${rebalances.length} rebalances. The events below say the same.`;
-  const scroll = () => { away = box.scrollWidth - box.clientWidth - box.scrollLeft; };
-  const box = h("div", { class: "scroll", scroll }, s("svg", { class: "chart", id: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text }, parts));
-  const before = away;
-  requestAnimationFrame(() => { box.scrollLeft = box.scrollWidth - box.clientWidth - before; });
-  return [box, more, legend()];
+  const picture = s("svg", { class: "chart", id: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text }, parts);
+  return [picture, more, legend()];
 }
 
 function bar(kind, from, to, y, title) {

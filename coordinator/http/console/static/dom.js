@@ -16,8 +16,12 @@ function fill(element, attributes, children) {
 export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
-export function table(caption, head, rows) {
-  return h("div", { class: "scroll" }, h("table", null,
+export const DENSE = "dense";
+
+// On a narrow page each row of a table is a block with the name of each column. The rows of a dense table stay rows.
+export function table(caption, head, rows, kind = "blocks") {
+  for (const row of rows) [...row.cells].forEach((one, index) => { one.dataset.label = head[index][0]; });
+  return h("div", { class: "scroll" }, h("table", { class: kind },
     h("caption", null, caption),
     h("thead", null, h("tr", null, head.map(([text, kind]) => h("th", { scope: "col", class: kind }, text)))),
     h("tbody", null, rows)));

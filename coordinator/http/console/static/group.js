@@ -1,7 +1,7 @@
 // One group: what happens now, members by time, why it rebalanced, offsets, members, settings, events.
 
 import { act, get } from "./api.js";
-import { ask, cell, h, show, table } from "./dom.js";
+import { DENSE, ask, cell, h, show, table } from "./dom.js";
 import { badge, catchUp, clock, day, duration, minute, number, owned, rate, short, spark } from "./format.js";
 import { chart } from "./chart.js";
 import { lanes } from "./lanes.js";
@@ -94,7 +94,7 @@ export function group({ place, query, repeat, signal, problem }, name) {
     show(parts.lanes, h("div", { class: "bar" }, h("span", null, isNow ? "Now, and before:" : state.day ? `The day ${state.day}` : `Around ${state.at.replace("T", " ")}`), buttons, h("label", null, "Day", dayField),
       h("button", { type: "button", id: "day-before", click: () => go({ day: day(from - 43200000) }) }, "The day before"),
       state.day && state.day !== day(Date.now()) ? h("button", { type: "button", id: "day-after", click: () => go({ day: day(from + 129600000) }) }, "The day after") : null),
-      found.rows.length ? chart(found, from, until, state.chosen, choose) : h("p", { class: "soft" }, "No member was in the group in this time."));
+      found.rows.length ? chart(found, from, until, state.chosen, choose, parts.lanes.clientWidth || 1000) : h("p", { class: "soft" }, "No member was in the group in this time."));
   }
 
   function choose(rebalance) {
@@ -177,11 +177,12 @@ export function group({ place, query, repeat, signal, problem }, name) {
     const ordered = [...offsets.offsets].sort((a, b) => (b.lag ?? -1) - (a.lag ?? -1)).slice(0, 200);
     const rows = ordered.map((row) => {
       const [read, written, left] = rates(row);
-      return h("tr", null, cell(h("a", { href: `#/topics/${encodeURIComponent(row.topic)}` }, row.topic), "name"), cell(row.partition, "number"), cell(number(row.offset), "number"), cell(number(row.end), "number wide"), cell(number(row.lag), "number"),
-        cell(rate(read), "number wide"), cell(rate(written), "number wide"), cell(!row.lag ? "all read" : duration(left), "number"), cell(owners.get(`${row.topic}\n${row.partition}`), "name wide"));
+      const owner = owners.get(`${row.topic}\n${row.partition}`);
+      return h("tr", null, cell([h("a", { href: `#/topics/${encodeURIComponent(row.topic)}` }, row.topic), h("span", { class: "narrow soft" }, owner ? `owner: ${owner}` : "no owner")], "name"), cell(row.partition, "number"), cell(number(row.offset), "number"), cell(number(row.end), "number wide"), cell(number(row.lag), "number"),
+        cell(rate(read), "number wide"), cell(rate(written), "number wide"), cell(!row.lag ? "all read" : duration(left), "number wide"), cell(owner, "name wide"));
     });
     show(parts.offsets, table(`${number(offsets.partitions)} partitions, most lag first${offsets.partitions > 200 ? "; 200 are shown" : ""}`,
-      [["Topic"], ["Partition", "number"], [view.type === "share" ? "Start" : "Committed", "number"], ["End", "number wide"], ["Lag", "number"], ["Read", "number wide"], ["Written", "number wide"], ["Caught up in", "number"], ["Owner", "wide"]], rows));
+      [["Topic"], ["Partition", "number"], [view.type === "share" ? "Start" : "Committed", "number"], ["End", "number wide"], ["Lag", "number"], ["Read", "number wide"], ["Written", "number wide"], ["Caught up in", "number wide"], ["Owner", "wide"]], rows, DENSE));
   }
 
   // ---- members
@@ -247,6 +248,7 @@ export function group({ place, query, repeat, signal, problem }, name) {
       : { action: "delete_offsets", topic: topicField.value }));
   }
 
+  addEventListener("resize", drawLanes, { signal });
   const hurry = repeat(5000, load);
   loadHistory().then(() => (state.at ? explain() : null)).catch(problem);
   return { title: name, follows: name, news, hurry };

@@ -1,7 +1,7 @@
 // The list of groups.
 
 import { get } from "./api.js";
-import { cell, h, show, table } from "./dom.js";
+import { DENSE, cell, h, show, table } from "./dom.js";
 import { ago, badge, catchUp, clock, number, rate, spark } from "./format.js";
 
 const ORDERS = [["worst", "worst first"], ["lag", "most lag"], ["rebalance", "last rebalance"], ["members", "most members"], ["name", "name"]];
@@ -62,7 +62,7 @@ export function groups({ place, query, repeat, signal }) {
     show(list, h("section", { "aria-label": "List of groups" },
       answer.failure ? h("p", { class: "problem panel", role: "alert" }, answer.failure) : null,
       answer.alerts.map((one) => h("p", { class: "problem panel" }, `${one.text}. ${one.advice ?? ""}`)),
-      table(`Groups: ${shown}; ${number(answer.total)} in all; read at ${clock(answer.at)}`, head, rows),
+      table(`Groups: ${shown}; ${number(answer.total)} in all; read at ${clock(answer.at)}`, head, rows, DENSE),
       h("div", { class: "bar" }, more)));
   }
 

@@ -1,7 +1,7 @@
 // Topics, the cluster, clients, transactions, refused requests.
 
 import { get } from "./api.js";
-import { cell, h, show, table } from "./dom.js";
+import { DENSE, cell, h, show, table } from "./dom.js";
 import { badge, clock, duration, number, owned, ago } from "./format.js";
 
 const PAGE = 100;
@@ -19,7 +19,7 @@ export function topics({ place, signal, repeat }) {
     const rows = answer.topics.map((row) => h("tr", null, cell(h("a", { href: `#/topics/${encodeURIComponent(row.topic)}` }, row.topic), "name"), cell(number(row.partitions), "number"), cell(number(row.records), "number")));
     const more = [["Earlier", skip > 0, -PAGE], ["More", skip + PAGE < answer.matching, PAGE]].filter(([, can]) => can)
       .map(([text, , step]) => h("button", { type: "button", id: `page-${text}`, click: () => { skip += step; hurry(0); } }, text));
-    show(list, table(`${number(answer.matching)} topics of ${number(answer.total)}`, [["Topic"], ["Partitions", "number"], ["Offsets from start to end", "number"]], rows), h("div", { class: "bar" }, more));
+    show(list, table(`${number(answer.matching)} topics of ${number(answer.total)}`, [["Topic"], ["Partitions", "number"], ["Offsets from start to end", "number"]], rows, DENSE), h("div", { class: "bar" }, more));
   });
   return { title: "Topics", hurry };
 }
@@ -32,8 +32,8 @@ export function topic({ place, signal, repeat }, name) {
     const readers = answer.groups.slice(0, READERS).map((row) => h("tr", null, cell(toGroup(row.group), "name"), cell(badge(row.state)), cell(number(row.lag), "number")));
     const rows = answer.partitions.map((row) => h("tr", null, cell(row.partition, "number"), cell(row.leader < 0 ? "none" : row.leader, "number"), cell(number(row.start), "number"), cell(number(row.end), "number"),
       cell(row.in_sync < row.replicas ? h("span", { class: "badge warn" }, `${row.in_sync} of ${row.replicas}`) : `${row.in_sync} of ${row.replicas}`)));
-    show(list, h("section", null, table(`${number(answer.groups.length)} groups have committed offsets here, most lag first`, [["Group"], ["State"], ["Lag", "number"]], readers)),
-      h("section", null, table(`${number(answer.size)} partitions`, [["Partition", "number"], ["Leader", "number"], ["Start", "number"], ["End", "number"], ["In sync"]], rows)));
+    show(list, h("section", null, table(`${number(answer.groups.length)} groups have committed offsets here, most lag first`, [["Group"], ["State"], ["Lag", "number"]], readers, DENSE)),
+      h("section", null, table(`${number(answer.size)} partitions`, [["Partition", "number"], ["Leader", "number"], ["Start", "number"], ["End", "number"], ["In sync"]], rows, DENSE)));
   });
   return { title: name, hurry };
 }
