@@ -16,8 +16,11 @@ from typing import NamedTuple
 
 import pytest
 
+from muster.conform import catalogue
+
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
+STORIES = frozenset(story.name for story in catalogue.stories([*catalogue.LEVELS, catalogue.RETENTION]))
 LATER = {"later:KIP-848", "later:transactions"}
 MAX_UNOBSERVABLE = 10
 """At most this number of items may stand in docs/conformance.md alone."""
@@ -91,7 +94,7 @@ def problem_of(reference: str) -> str | None:
     """What is wrong with a reference; None when the reference can be found."""
     kind, _, what = reference.partition(":")
     if kind == "story":
-        return None if (ROOT / "tests/stories" / f"{what}.txt").is_file() else "there is no such story"
+        return None if what in STORIES else "there is no such story"
     if kind == "test":
         path, _, name = what.partition("::")
         if not (ROOT / path).is_file():

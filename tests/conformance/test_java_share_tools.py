@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from muster.conform.player.brokers import connect
 from tests.conformance.group_stages import TOPICS, Stage, check_equal, filled
 from tests.conformance.java_tools import Tools, tools
-from tests.stories.brokers import connect
 
 __all__ = ["tools"]
 

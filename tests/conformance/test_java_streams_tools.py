@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pytest
 
+from muster.conform.player.brokers import AnyConnection, connect
 from tests.conformance.group_stages import Stage, check_equal, filled
 from tests.conformance.java_tools import Tools, tools
-from tests.stories.brokers import AnyConnection, connect
 
 __all__ = ["tools"]
 

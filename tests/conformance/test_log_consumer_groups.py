@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from muster.conform.player.connection import Connection
+from muster.conform.player.stage import bytes_of
 from tests.conformance.test_log_exchange import NAMES_IN_KAFKA, PROPERTIES, folders
 from tests.e2e.conftest import create_topic
-from tests.stories.connection import Connection
-from tests.stories.stage import bytes_of
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess
 
 GROUP = "consumers"

@@ -1,6 +1,6 @@
 """Retention on a real Kafka and on Muster, by the wall clock: the same stories, and the same records in the logs.
 
-The stories of tests/stories/retention take up to 100 s each; here all stories are played at once, on both servers.
+The stories of conform/stories/retention take up to 100 s each; here all stories are played at once, on both servers.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import Any
 
 import pytest
 
+from muster.conform import catalogue
+from muster.conform.player.tcp import play_over_tcp
 from muster.coordinator.log import batches
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from muster.protocol.records import OFFSETS
-from tests.stories.story import Story
-from tests.stories.tcp import play_over_tcp
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess
 
-FOLDER = Path(__file__).parents[1] / "stories" / "retention"
-STORIES = [Story(str(path), path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.txt"))]
+STORIES = catalogue.stories([catalogue.RETENTION])
 BROKER = {name: value for story in STORIES for name, value in story.broker.items()}
 SETTINGS = {**BROKER, "offsets.topic.num.partitions": "10", "log.cleaner.enable": "false"}
 MOMENTS = frozenset({"commit_timestamp", "expire_timestamp", "current_state_timestamp"})

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from muster.conform.player.connection import Connection
 from tests.conformance.test_java_streams_tools import topology
 from tests.conformance.test_log_consumer_groups import give_back, take_over
 from tests.conformance.test_log_exchange import PROPERTIES
 from tests.e2e.conftest import create_topic
-from tests.stories.connection import Connection
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess
 
 GROUP = "app"

@@ -12,15 +12,15 @@ import os
 import random
 from pathlib import Path
 
+from muster.conform.player import tcp
+from muster.conform.player.brokers import connect
+from muster.conform.player.story import Story
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )
 from muster.protocol.records import OFFSETS, encode_record
-from tests.stories import tcp
-from tests.stories.brokers import connect
 from tests.stories.group_records import Kept, Pair, described, ours, play, records_of, without_times
-from tests.stories.story import Story
 from tests.support.servers import KafkaServer
 
 HISTORIES = int(os.environ.get("MUSTER_HISTORIES", "4"))

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.stories import tcp
-from tests.stories.batches import Batch
-from tests.stories.connection import Connection, codes
+from muster.conform.player import tcp
+from muster.conform.player.batches import Batch
+from muster.conform.player.connection import Connection, codes
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess
 
 LAST = 32_766

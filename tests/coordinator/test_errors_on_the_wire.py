@@ -1,6 +1,6 @@
 """The answer to a client whose group request cannot be served, in every version of every API, as bytes on a socket.
 
-Answers are read by Kafka's own message definitions (tests/stories/kafka_codec.py), so that a field that is missing, or
+Answers are read by Kafka's own message definitions (conform/player/kafka_codec.py), so that a field that is missing, or
 in the wrong place, shows. The errors and the bits of the operations are those of Apache Kafka 4.3.0 without an
 authorizer.
 """
@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from muster.conform.player import kafka_codec as codec
+from muster.conform.player.connection import Connection
 from muster.coordinator.api.registry import SERVED
 from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.server import Server
@@ -23,8 +25,6 @@ from muster.protocol.api import api_named
 from muster.protocol.messages.describe_cluster import DescribeClusterRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.stories import kafka_codec as codec
-from tests.stories.connection import Connection
 from tests.support.muster import connected, running
 
 GROUP = {"GroupId": "nobody"}

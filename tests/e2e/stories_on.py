@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from muster.conform.player.story import Story
+from muster.conform.player.tcp import play_over_tcp
 from tests.e2e.test_stories import LONGER_TIMEOUTS, STORIES, settings_of
-from tests.stories.story import Story
-from tests.stories.tcp import play_over_tcp
 from tests.support.cluster_nodes import ClusterNodes
 from tests.support.postgres import own_database
 from tests.support.servers import QUICK, NodesServer

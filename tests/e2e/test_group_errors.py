@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from muster.conform.player import kafka_codec as codec
 from tests.e2e.test_bad_clients import closed_by, header, raw_frame
-from tests.stories import kafka_codec as codec
 from tests.support import wire
 from tests.support.servers import ServerProcess
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from muster.conform import catalogue
+from muster.conform.player.story import Story
+from muster.conform.player.tcp import play_over_tcp
 from tests.e2e.conftest import BOOTSTRAP, new_server
-from tests.stories.story import Story
-from tests.stories.tcp import play_over_tcp
 from tests.support.servers import QUICK, ServerProcess
 
-FOLDER = Path(__file__).parents[1] / "stories"
-STORIES = [Story(str(path), path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.txt"))]
+STORIES = catalogue.stories()
 RACES = ("protocol-type-of-the-first",)
 """In these stories a timer of 0 ms ends before the next request, but not always on a busy machine."""
 TIMELESS = [story for story in STORIES if not story.takes_time and story.name not in RACES]

@@ -22,19 +22,19 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from muster.conform import catalogue
+from muster.conform.player import playing, tcp
+from muster.conform.player.brokers import connect
+from muster.conform.player.story import Reply, Send, Story
 from muster.coordinator.log.records import batches
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
 from muster.protocol.records import OFFSETS, encode_record
-from tests.stories import playing, tcp
-from tests.stories.brokers import connect
-from tests.stories.story import Reply, Send, Story
 from tests.stories.virtual import Chance, VirtualDriver
 from tests.support.servers import KafkaServer
 
-FOLDER = pathlib.Path(__file__).parent
-KEPT = FOLDER / "group-records.json.gz"
+KEPT = pathlib.Path(__file__).with_name("group-records.json.gz")
 NAMES = ("consumer-group-", "migration-", "share-group-", "streams-group-")
 """The records of groups are kept for stories whose names begin so."""
 TRIES = 3
@@ -56,8 +56,7 @@ class Kept(NamedTuple):
 
 def stories() -> list[Story]:
     """The stories whose records are kept."""
-    paths = [path for path in sorted(FOLDER.glob("*.txt")) if path.name.startswith(NAMES)]
-    return [Story(str(path), path.read_text(encoding="utf-8")) for path in paths]
+    return [story for story in catalogue.stories() if story.name.startswith(NAMES)]
 
 
 def ours(story: Story, chance: Chance) -> list[Pair]:

@@ -11,16 +11,16 @@ import struct
 import uuid
 from collections.abc import Callable, Collection
 
+from muster.conform.player import kafka_codec as codec
+from muster.conform.player import playing
+from muster.conform.player.connection import RUNNER
+from muster.conform.player.story import Action, Advance, Await, Body, Drop, Reply, Send, Story
+from muster.conform.player.tcp import TRANSACTIONS, is_at_rest, stamp, transient
 from muster.coordinator.log import MemoryStorage
 from muster.coordinator.runtime.replies import NO_DELAY_MS
 from muster.simulation.process import Process
 from muster.virtual.faulty_storage import FaultyStorage
 from muster.virtual.wires import Wire
-from tests.stories import kafka_codec as codec
-from tests.stories import playing
-from tests.stories.connection import RUNNER
-from tests.stories.story import Action, Advance, Await, Body, Drop, Reply, Send, Story
-from tests.stories.tcp import TRANSACTIONS, is_at_rest, stamp, transient
 from tests.support.servers import QUICK
 from tests.support.virtual_node import NEVER, START_MS, Machine
 

@@ -5,7 +5,7 @@ set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 port=${1:-29092}
 shift || true
-[ $# -gt 0 ] || set -- "$here"
+[ $# -gt 0 ] || set -- "$here"/../../conform/stories/[!r]*
 work=${WORK:-$(mktemp -d)}
 status=0 pid=
 trap '[ -z "$pid" ] || kill "$pid"' EXIT
@@ -15,7 +15,7 @@ run() {
     group.min.session.timeout.ms=100 "$@" > "$work/$name.log" 2>&1 &
   pid=$!
   for _ in $(seq 600); do (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null && break; sleep 0.1; done
-  (cd "$here/../.." && "${PYTHON:-python3}" -m tests.stories.run_stories "127.0.0.1:$port" "${files[@]}") || status=1
+  (cd "$here/../.." && "${PYTHON:-python3}" -m muster.conform.run_stories "127.0.0.1:$port" "${files[@]}") || status=1
   kill "$pid"; wait "$pid" 2> /dev/null
   pid=
 }

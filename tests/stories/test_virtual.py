@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import pathlib
-
 import pytest
 
+from muster.conform import catalogue
+from muster.conform.player.story import Step, Story
 from tests.stories.node import NodeDriver
-from tests.stories.story import Step, Story
 from tests.stories.virtual import VirtualDriver, persisted
 
-FOLDER = pathlib.Path(__file__).parent
-STORIES = [
-    Story(str(path), path.read_text(encoding="utf-8"))
-    for path in sorted([*FOLDER.glob("*.txt"), *FOLDER.glob("retention/*.txt")])
-]
+STORIES = catalogue.stories([*catalogue.LEVELS, catalogue.RETENTION])
 
 
 def requests_of(story: Story) -> set[str]:

@@ -14,6 +14,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from muster.conform.player import kafka_codec as codec
+from muster.conform.player import playing
+from muster.conform.player.story import Action, Advance, Await, Drop, Reply, Send, Story
 from muster.coordinator.api import context
 from muster.coordinator.groups.classic.group import EMPTY, STABLE, ClassicGroup, classic_group
 from muster.coordinator.groups.classic.join import JoinCommand
@@ -66,9 +69,6 @@ from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbe
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from muster.protocol.records import OFFSETS, encode_record
-from tests.stories import kafka_codec as codec
-from tests.stories import playing
-from tests.stories.story import Action, Advance, Await, Drop, Reply, Send, Story
 from tests.stories.transactions_beside import Asked, TransactionsBeside
 from tests.support import hub
 from tests.support.slots import slots_of

@@ -28,8 +28,8 @@ CACHE: Final = ROOT / ".prose_cache.json"
 """A file with the faults of each file, by a hash of the text and the rules."""
 COLUMNS: Final = 120
 FOLDERS: Final = (
-    "assignors", "bench", "cli", "client", "coordinator", "docs", "pipeline", "postgres", "protocol", "simulation",
-    "testcontrol", "testing", "tools", "virtual",
+    "assignors", "bench", "cli", "client", "conform", "coordinator", "docs", "pipeline", "postgres", "protocol",
+    "simulation", "testcontrol", "testing", "tools", "virtual",
 )  # fmt: skip
 GENERATED: Final = (
     "protocol/messages/",

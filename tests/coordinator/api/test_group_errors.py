@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from muster.conform.player import kafka_codec as codec
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.exchange import NO_INTERCEPT
 from muster.coordinator.api.node import Node
@@ -22,7 +23,6 @@ from muster.coordinator.system.clock import ManualClock
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.api.harness import Answers, FakeTopics, make_channel, make_group_node, make_node
 from tests.coordinator.fakes import FakeCodec, FakeLog
-from tests.stories import kafka_codec as codec
 
 LOADING, NOT_COORDINATOR = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR
 APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "FindCoordinator")

@@ -10,7 +10,7 @@ and leaders move on both clusters.
 
 Starts the servers (Java 17+ and Maven are needed), plays histories on both at the same time, many groups side by side,
 and stops them. A difference is played again, shrunk, and printed as a story with Kafka's answers, ready for
-tests/stories/. Exit status 1 when there is one.
+conform/stories/. Exit status 1 when there is one.
 """
 
 from __future__ import annotations

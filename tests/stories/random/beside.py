@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.stories import tcp
-from tests.stories.brokers import connect
-from tests.stories.story import Story
+from muster.conform.player import tcp
+from muster.conform.player.brokers import connect
+from muster.conform.player.story import Story
 from tests.support.servers import KafkaServer, MusterServer
 
 TRIES = 3

@@ -13,9 +13,9 @@ import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tests.stories import kafka_codec as codec
-from tests.stories.stage import UUID
-from tests.stories.story import Reply
+from muster.conform.player import kafka_codec as codec
+from muster.conform.player.stage import UUID
+from muster.conform.player.story import Reply
 
 UNORDERED: Mapping[str, Mapping[str, str]] = {
     "JoinGroup": {"Members": "MemberId"},

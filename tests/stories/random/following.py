@@ -15,12 +15,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from muster.conform.player.brokers import AnyConnection, connect
+from muster.conform.player.stage import Stage
+from muster.conform.player.story import Reply, Send, Story
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from tests.stories.brokers import AnyConnection, connect
 from tests.stories.random.mirror import Mirror
 from tests.stories.random.worlds import ServerWorld, World
-from tests.stories.stage import Stage
-from tests.stories.story import Reply, Send, Story
 
 if TYPE_CHECKING:
     from tests.stories.random.side import Side

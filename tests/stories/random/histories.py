@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from tests.stories.story import Story
+from muster.conform.player.story import Story
 
 TOPICS = "topics t1=3 t2=1"
 LETTERS = "ABCDEF"

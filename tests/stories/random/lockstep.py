@@ -10,9 +10,9 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
+from muster.conform.player.story import Step, Story
 from tests.stories.random.side import QUIET_MS, Difference, OpenQuestion, Side
 from tests.stories.random.worlds import Clock
-from tests.stories.story import Step, Story
 
 MARGIN_MS = 150
 """No request is sent within this time before or after a deadline."""

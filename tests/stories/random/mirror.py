@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from muster.conform.player.story import Body, Drop, Reply, Send, Story
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.consumer.group import ConsumerGroup
@@ -19,7 +20,6 @@ from muster.coordinator.state_machine.output import Output
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from tests.stories.random.ways import OwnWays
-from tests.stories.story import Body, Drop, Reply, Send, Story
 from tests.stories.virtual import START, VirtualDriver
 
 OWN_ID = re.compile("00000000-0000-0000-0000-[0-9a-f]{12}$")

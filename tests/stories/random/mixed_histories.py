@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from tests.stories.story import Story
+from muster.conform.player.story import Story
 
 TOPICS = "topics t1=3 t2=1"
 OWN_TOPICS = "own-topics u=2 w=1"

@@ -13,14 +13,14 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 
-from tests.stories import playing, tcp
-from tests.stories.brokers import AnyConnection, connect
-from tests.stories.connection import codes
+from muster.conform.player import playing, tcp
+from muster.conform.player.brokers import AnyConnection, connect
+from muster.conform.player.connection import codes
+from muster.conform.player.stage import Stage
+from muster.conform.player.story import Body, Step, Story
 from tests.stories.random.accepted import accepted
 from tests.stories.random.lockstep import Outcome
 from tests.stories.random.side import UNTELLABLE, Difference, with_ids
-from tests.stories.stage import Stage
-from tests.stories.story import Body, Step, Story
 
 MARGIN_MS = 150
 """No request is sent within this time before a transaction times out."""

@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from tests.stories import tcp
-from tests.stories.brokers import connect
+from muster.conform.player import tcp
+from muster.conform.player.brokers import connect
+from muster.conform.player.story import Step, Story
 from tests.stories.random import histories, mixed_histories, transaction_histories
 from tests.stories.random.following import Following, heard_of
 from tests.stories.random.lockstep import Lockstep, Outcome
@@ -26,7 +27,6 @@ from tests.stories.random.shrinking import Shrinking
 from tests.stories.random.side import Side
 from tests.stories.random.ways import KafkaWays, OwnWays
 from tests.stories.random.worlds import RealClock, ServerWorld
-from tests.stories.story import Step, Story
 
 AGAIN = 3
 """How often a history with a difference is played again before the difference counts as gone."""

@@ -15,8 +15,8 @@ import re
 import sys
 from collections.abc import Mapping
 
+from muster.conform.player.story import Story
 from tests.stories.random.beside import Plan, main
-from tests.stories.story import Story
 
 SETTINGS: Mapping[str, str] = {
     "group.share.assignment.interval.ms": "0", "group.share.max.size": "5", "group.min.session.timeout.ms": "100",

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
-from tests.stories.story import Step, Story
+from muster.conform.player.story import Step, Story
 
 Fails = Callable[[Story], Awaitable[bool]]
 """Whether a story shows a difference."""

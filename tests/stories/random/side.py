@@ -6,16 +6,16 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 
+from muster.conform.player import playing
+from muster.conform.player.showing import say
+from muster.conform.player.stage import Stage
+from muster.conform.player.story import Action, Drop, Reply, Send, Step, Story
 from muster.coordinator.groups.classic.group import classic_group
-from tests.stories import playing
 from tests.stories.random.comparing import Names, differences, dumped, plain
 from tests.stories.random.following import Following
 from tests.stories.random.mirror import Mirror, tells_leader
 from tests.stories.random.ways import LEADER, OwnWays
 from tests.stories.random.worlds import Clock, Described, World
-from tests.stories.showing import say
-from tests.stories.stage import Stage
-from tests.stories.story import Action, Drop, Reply, Send, Step, Story
 
 QUIET_MS = 60
 """If nothing is due, no reply may come for this time."""

@@ -13,9 +13,9 @@ import random
 import sys
 from collections.abc import Mapping
 
-from tests.stories.asking_streams import TOPOLOGIES
+from muster.conform.player.asking_streams import TOPOLOGIES
+from muster.conform.player.story import Story
 from tests.stories.random.beside import Plan, main
-from tests.stories.story import Story
 
 SETTINGS: Mapping[str, str] = {
     "group.streams.assignment.interval.ms": "0", "group.streams.max.size": "5",

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import uuid
 
+from muster.conform.player.story import Body, Reply
 from tests.stories.random.comparing import Names, differences, plain
-from tests.stories.story import Body, Reply
 
 T1, T2 = uuid.uuid4(), uuid.uuid4()
 

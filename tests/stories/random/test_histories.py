@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import re
 
-from tests.stories.asking import VERBS
+from muster.conform.player.asking import VERBS
+from muster.conform.player.stage import pairs, split_args
+from muster.conform.player.story import Step
 from tests.stories.random.histories import REQUESTS, history
-from tests.stories.stage import pairs, split_args
-from tests.stories.story import Step
 
 BROKER = {"group.max.size": "4", "group.initial.rebalance.delay.ms": "0"}
 SEEDS = range(400)

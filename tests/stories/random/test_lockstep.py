@@ -6,12 +6,12 @@ from unittest import mock
 
 import pytest
 
+from muster.conform.player.story import Story
 from muster.coordinator.groups.classic.group import ClassicGroup
 from tests.stories.random.histories import history
 from tests.stories.random.lockstep import MARGIN_MS
 from tests.stories.random.virtually import play
 from tests.stories.random.ways import LEADER, KafkaWays, OwnWays
-from tests.stories.story import Story
 from tests.stories.virtual import persisted
 
 BROKER = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100", "group.max.size": "4"}

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import itertools
 
-from tests.stories.asking import VERBS
+from muster.conform.player.asking import VERBS
+from muster.conform.player.stage import split_args
+from muster.conform.player.story import Step
 from tests.stories.random.mixed_histories import REQUESTS, history
 from tests.stories.random.ways import Timeline
-from tests.stories.stage import split_args
-from tests.stories.story import Step
 
 BROKER = {"group.consumer.assignment.interval.ms": "0"}
 SEEDS = range(200)

@@ -8,13 +8,13 @@ import asyncio
 from contextlib import ExitStack
 from pathlib import Path
 
+from muster.conform.player.story import Story
 from tests.stories.random.__main__ import OF_CONSUMERS, OF_TRANSACTIONS, UNSEEN_SETTINGS
 from tests.stories.random.histories import history
 from tests.stories.random.lockstep import Outcome
 from tests.stories.random.session import MIXED, TRANSACTIONS, Session
 from tests.stories.random.virtually import play
 from tests.stories.random.ways import OwnWays
-from tests.stories.story import Story
 from tests.support.servers import MusterServer
 
 BROKER = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100", "group.max.size": "4"}

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from muster.conform.player.story import Story
 from tests.stories.random.lockstep import Outcome
 from tests.stories.random.session import Address, Campaign, Session, kind
-from tests.stories.story import Story
 
 EPOCH = "kafka: A's ConsumerGroupHeartbeat v1: MemberEpoch: 3, expected 4"
 STEPS = "A: join\nA: sync\nA: heartbeat\n"

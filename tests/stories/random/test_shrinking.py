@@ -6,6 +6,7 @@ from unittest import mock
 
 import pytest
 
+from muster.conform.player.story import Step, Story
 from muster.coordinator.groups.classic import join, rebalance
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.rebalance import present
@@ -14,7 +15,6 @@ from tests.stories.random.histories import history
 from tests.stories.random.shrinking import Shrinking, fewer_actors, fewer_words
 from tests.stories.random.virtually import play
 from tests.stories.random.ways import OwnWays
-from tests.stories.story import Step, Story
 
 BROKER = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
 HISTORIES = 150

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from tests.stories import kafka_codec as codec
-from tests.stories.asking_transactions import VERBS
+from muster.conform.player import kafka_codec as codec
+from muster.conform.player.asking_transactions import VERBS
+from muster.conform.player.stage import Stage, split_args
+from muster.conform.player.story import Step
+from muster.conform.player.tcp import stamp
 from tests.stories.random.side import with_ids
 from tests.stories.random.transaction_histories import IDS, REQUESTS, history
-from tests.stories.stage import Stage, split_args
-from tests.stories.story import Step
-from tests.stories.tcp import stamp
 
 BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
 SEEDS = range(300)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from muster.conform.player.story import Story
 from tests.stories.random.histories import history
 from tests.stories.random.virtually import play
 from tests.stories.random.ways import FORGOTTEN, LEADER, PARAGRAPHS, RENAMED, KafkaWays, OwnWays, java_order
-from tests.stories.story import Story
 
 CONFORMANCE = Path(__file__).parents[3] / "docs" / "conformance.md"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from tests.stories.story import Story
+from muster.conform.player.story import Story
 
 OWN_TOPICS = "own-topics o=2 p=1"
 TOPICS = "topics t1=3 t2=1"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from muster.conform.player.story import Story
 from tests.stories.random.lockstep import Lockstep, Outcome
 from tests.stories.random.side import Side
 from tests.stories.random.ways import OwnWays
 from tests.stories.random.worlds import CoreWorld, VirtualClock
-from tests.stories.story import Story
 
 Servers = Mapping[str, tuple[Callable[[], OwnWays], Callable[[], OwnWays]]]
 """Name -> (how that server behaves, how it is expected to behave)."""

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol
 
-from tests.stories import tcp
-from tests.stories.brokers import AnyConnection, connect
-from tests.stories.connection import RUNNER
+from muster.conform.player import tcp
+from muster.conform.player.brokers import AnyConnection, connect
+from muster.conform.player.connection import RUNNER
+from muster.conform.player.story import Body, Reply, Send, Story
 from tests.stories.random.mirror import Mirror
 from tests.stories.random.ways import OwnWays
-from tests.stories.story import Body, Reply, Send, Story
 
 Described = tuple[str, int, Body]
 """A request that changes nothing: API, version, body."""

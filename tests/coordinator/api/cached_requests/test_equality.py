@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from muster.conform.player.stage import subscription
 from muster.coordinator.api.layers import CloseConnection
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
@@ -35,7 +36,6 @@ from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbe
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from tests.coordinator.api.cached_requests.peer import COMMIT, HEARTBEAT, Peer, commit
 from tests.coordinator.api.harness import FakeTopics, make_channel
-from tests.stories.stage import subscription
 
 JOIN, SYNC, LEAVE = ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP
 CONSUMER_HEARTBEAT, STREAMS_HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_HEARTBEAT

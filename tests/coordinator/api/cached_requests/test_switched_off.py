@@ -6,19 +6,13 @@ same.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from muster.conform import catalogue
+from muster.conform.player.story import Story
 from tests.stories.node import NodeDriver
-from tests.stories.story import Story
 
-FOLDER = Path(__file__).parents[3] / "stories"
-STORIES = [
-    Story(str(path), path.read_text(encoding="utf-8"))
-    for pattern in ("commit-*.txt", "heartbeat-*.txt", "static-*.txt")
-    for path in sorted(FOLDER.glob(pattern))
-]
+STORIES = [story for story in catalogue.stories() if story.name.startswith(("commit-", "heartbeat-", "static-"))]
 
 
 @pytest.mark.parametrize("story", STORIES, ids=[story.name for story in STORIES])

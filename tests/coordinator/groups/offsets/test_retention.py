@@ -1,4 +1,4 @@
-"""Retention, beyond the stories in tests/stories/retention: records, events, work in steps, and odd clocks."""
+"""Retention, beyond the stories in conform/stories/retention: records, events, work in steps, and odd clocks."""
 
 from __future__ import annotations
 

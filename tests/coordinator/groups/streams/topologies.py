@@ -1,4 +1,4 @@
-"""Topologies for tests, in the short form of tests/stories/asking_streams.py."""
+"""Topologies for tests, in the short form of conform/player/asking_streams.py."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.stories.stage import Actor, Stage, error_name, named
-from tests.stories.story import Body, Reply
+from muster.conform.player.stage import Actor, Stage, error_name, named
+from muster.conform.player.story import Body, Reply
 
 COUNTS = "counts"
 """The tag of stories whose lines show how many partitions a member has, because the ids of topics decide which."""

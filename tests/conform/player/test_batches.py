@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from muster.conform.player.batches import Batch, batches_of, crc32c
 from muster.coordinator.log import batches
-from tests.stories.batches import Batch, batches_of, crc32c
 from tests.support.markers import build_control
 
 

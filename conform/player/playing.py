@@ -7,10 +7,10 @@ import itertools
 import uuid
 from collections.abc import Generator
 
-from tests.stories.asking_streams import VERBS
-from tests.stories.showing import absorb, say
-from tests.stories.stage import Actor, Stage, null_or, split_args
-from tests.stories.story import Action, Advance, Await, Drop, Reply, Send, Step, Story
+from muster.conform.player.asking_streams import VERBS
+from muster.conform.player.showing import absorb, say
+from muster.conform.player.stage import Actor, Stage, null_or, split_args
+from muster.conform.player.story import Action, Advance, Await, Drop, Reply, Send, Step, Story
 
 
 def due(outcome: list[str], actor: str | None = None) -> list[str]:

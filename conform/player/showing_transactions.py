@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tests.stories.batches import Kept, batches_of
-from tests.stories.stage import Actor, Stage, error_name, named, repr_text
-from tests.stories.story import Body, Reply
+from muster.conform.player.batches import Kept, batches_of
+from muster.conform.player.stage import Actor, Stage, error_name, named, repr_text
+from muster.conform.player.story import Body, Reply
 
 OFFSETS = "__consumer_offsets"
 
@@ -19,7 +19,7 @@ def partition_rows(stage: Stage, topics: Iterable[Body], text: Callable[[Body], 
 
 
 def topic_of(stage: Stage, topic: Body, name: str = "Name") -> str:
-    """The name of a topic, found by its id if the answer has only an id (Produce and Fetch from version 13 on)."""
+    """The name of a topic. It is found by its id if the answer has only an id (Produce and Fetch from version 13)."""
     return stage.topic_label(topic[name]) if topic[name] else stage.topic_name(topic["TopicId"])
 
 

@@ -1,4 +1,4 @@
-"""The state of a running story: its actors, what each remembers, and the names of ids; texts become bytes, and bytes
+"""The state of a running story: its actors, what each remembers, and the names of ids. Texts become bytes, and bytes
 texts.
 """
 
@@ -13,8 +13,8 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tests.stories import kafka_codec as codec
-from tests.stories.story import Body, Story
+from muster.conform.player import kafka_codec as codec
+from muster.conform.player.story import Body, Story
 
 ERRORS = {int(k): v for k, v in json.loads((pathlib.Path(__file__).parent / "errors.json").read_text()).items()}
 GHOST = 900_000_000_000
@@ -23,10 +23,12 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 
 
 def named(**values: object) -> str:
+    """` name=value` for each value that is not None."""
     return "".join(f" {k}={v}" for k, v in values.items() if v is not None)
 
 
 def error_name(code: int) -> str:
+    """Kafka's name of an error code; `ok` for 0."""
     return "ok" if code == 0 else ERRORS.get(code, str(code))
 
 
@@ -67,27 +69,30 @@ class Stage:
         self.story, self.suffix, self.topic_ids = story, suffix, topic_ids or {}
         self.actors: dict[str, Actor] = {}
         self.labels: dict[str, str] = {}
-        self.producers: dict[int, str] = {GHOST: "ghost"}  # producer id -> its name
-        self.sent: list[Body] = []  # every request's body, in the order of sending
-        self.draw: Callable[[], uuid.UUID] = uuid.uuid4  # for the ids that consumers give themselves
-        self.unheard: set[int] = set()  # id() of those bodies whose answers their actors do not get
+        self.producers: dict[int, str] = {GHOST: "ghost"}  # name of each producer id
+        self.sent: list[Body] = []  # bodies, in the order of sending
+        self.draw: Callable[[], uuid.UUID] = uuid.uuid4
+        self.unheard: set[int] = set()  # id() of bodies whose answers are lost.
 
     def actor(self, name: str) -> Actor:
+        """The actor of this name."""
         if name not in self.actors:
             self.actors[name] = Actor(name, self.story.defaults)
         return self.actors[name]
 
     # names
     def group(self, name: str) -> str | None:
+        """The name of a group on the server."""
         known: dict[str, str | None] = {"none": "", "null": None}
         return known.get(name, name + self.suffix)
 
     def group_name(self, real: str | None) -> str:
+        """The name of a group in the story."""
         return real.removesuffix(self.suffix) if real else repr_text(real)
 
     def member(self, actor: Actor, text: str | None) -> str | None:
-        """none, null, id:LITERAL, or the label of a member id: B is B's first one, B#2 its second; own is the
-        default.
+        """`none`, `null`, `id:LITERAL`, or the label of a member id. `B` is B's first one, `B#2` its second. By default it
+        is the actor's own.
         """
         if text is None:
             return actor.member
@@ -111,6 +116,7 @@ class Stage:
         return True
 
     def label(self, member_id: str | None) -> str:
+        """The name of a member id in the story."""
         if member_id is None:
             return "null"
         if member_id == "":
@@ -128,6 +134,7 @@ class Stage:
         self.producers[producer_id] = name if not before else f"{name}#{before + 1}"
 
     def producer_label(self, producer_id: int) -> str:
+        """The name of a producer id in the story."""
         return self.producers.get(producer_id) or ("none" if producer_id == -1 else f"id:{producer_id}")
 
     def producer_id(self, text: str) -> int:
@@ -136,7 +143,7 @@ class Stage:
         return known[text] if text in known else int(text)
 
     def generation(self, actor: Actor, text: str | None, own: int) -> int:
-        """The actor's own generation, `+1` or `-3` from it, or a number; `epoch`, `epoch+1`: from the epoch of a
+        """The actor's own generation, `+1` or `-3` from it, or a number. `epoch` and `epoch+1` are from the epoch of a
         consumer (KIP-848).
         """
         if text is None:
@@ -152,9 +159,7 @@ class Stage:
         return name + self.suffix.replace("~", "-") if name in self.story.own_topics else name
 
     def plain(self, text: str) -> str:
-        """A text without what is of this run alone: names replace ids, and groups and topics have their names in the
-        story.
-        """
+        """A text without what is of this run alone. Names replace ids. Groups and topics have no suffix."""
         for real, label in self.labels.items():
             text = text.replace(real, label)
         for suffix in filter(None, (self.suffix, self.suffix.replace("~", "-"))):
@@ -162,6 +167,7 @@ class Stage:
         return UUID.sub("<uuid>", text)
 
     def topic_label(self, real: str) -> str:
+        """The name of a topic in the story."""
         return next((name for name in self.story.own_topics if real == self.topic(name)), real)
 
     def topic_id(self, name: str) -> uuid.UUID:
@@ -169,10 +175,12 @@ class Stage:
         return self.topic_ids.get(name) or uuid.uuid5(uuid.NAMESPACE_URL, name)
 
     def topic_name(self, topic_id: uuid.UUID) -> str:
+        """The name of the topic with this id in the story."""
         return next((name for name, real in self.topic_ids.items() if real == topic_id), "unknown-id")
 
 
 def repr_text(text: str | None) -> str:
+    """A text as one word; JSON when it has spaces or other characters."""
     if text is None:
         return "null"
     if text == "":
@@ -205,6 +213,7 @@ def assignment_text(raw: bytes) -> str:
 
 
 def bytes_of(text: str | None) -> bytes:
+    """The bytes that a text of a story stands for."""
     if text in (None, '""', ""):
         return b""
     if text.startswith("sub("):
@@ -220,6 +229,7 @@ def bytes_of(text: str | None) -> bytes:
 
 
 def bytes_text(raw: bytes | None) -> str:
+    """Bytes as a text of a story."""
     if raw is None:
         return "null"
     if raw == b"":
@@ -240,6 +250,7 @@ def bytes_text(raw: bytes | None) -> str:
 
 
 def split_args(text: str) -> tuple[dict[str, str], list[str]]:
+    """The `name=value` arguments of a request, and the others."""
     args: dict[str, str] = {}
     rest: list[str] = []
     for token in shlex.split(text):
@@ -252,12 +263,14 @@ def split_args(text: str) -> tuple[dict[str, str], list[str]]:
 
 
 def pairs(text: str | None) -> list[tuple[str, str]]:
+    """The pairs of `a:x,b:y`."""
     if text is None or text == "none":
         return []
     return [(name, rest) for name, _, rest in (item.partition(":") for item in text.split(","))]
 
 
 def null_or(text: str | None) -> str | None:
+    """A text, where `null` and `none` mean None."""
     return None if text in (None, "null", "none") else text
 
 
@@ -268,6 +281,7 @@ def stretched(text: str) -> str:
 
 
 def by_topic(specs: Iterable[str]) -> dict[str, list[str]]:
+    """What stands behind each topic's name, of texts like `t1/0=5`."""
     topics: dict[str, list[str]] = {}
     for spec in specs:
         topic, _, rest = spec.partition("/")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tests.stories.stage import Actor, Stage, by_topic, bytes_of, null_or, pairs, stretched, subscription
-from tests.stories.story import Body
+from muster.conform.player.stage import Actor, Stage, by_topic, bytes_of, null_or, pairs, stretched, subscription
+from muster.conform.player.story import Body
 
 Asked = tuple[str, int, Body]
 Verb = Callable[[Stage, Actor, dict[str, str], list[str]], Asked]
@@ -269,8 +269,8 @@ def find(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> A
 
 @verb("consumer-heartbeat")
 def consumer_heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    """KIP-848. epoch= (default: the actor's), topics=, regex= (`~` is the suffix of the story's own topics),
-    owned=t1/0+1,t2/0 (none: empty list; mine: what it was last assigned), rebalance=, assignor=, instance=
+    """KIP-848. `owned=none` is the empty list, `owned=mine` what the member was last assigned. `~` in a `regex=` is the
+    suffix of the story's own topics.
     """
     owned = args.get("owned")
     partitions = None

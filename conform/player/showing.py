@@ -7,10 +7,10 @@ import re
 import struct
 from collections.abc import Callable, Iterable
 
-from tests.stories import kafka_codec as codec
-from tests.stories import showing_share_records, showing_shares, showing_streams, showing_transactions
-from tests.stories.stage import UUID, Actor, Stage, assignment_text, bytes_text, error_name, named, repr_text
-from tests.stories.story import Body, Reply
+from muster.conform.player import kafka_codec as codec
+from muster.conform.player import showing_share_records, showing_shares, showing_streams, showing_transactions
+from muster.conform.player.stage import UUID, Actor, Stage, assignment_text, bytes_text, error_name, named, repr_text
+from muster.conform.player.story import Body, Reply
 
 
 def bits(number: int) -> str:

@@ -1,14 +1,11 @@
-"""Runs story files against a server over TCP: Apache Kafka or any other that speaks its protocol.
+"""Plays story files on a server, for those who write stories: Apache Kafka, or any other that speaks its protocol.
 
-    python -m tests.stories.run_stories HOST:PORT [files or folders]       default: every *.txt beside this file
-    --record       write the outcome lines as they came into the files (then read them: the server may be wrong) --scale
-    2      stretch all session and rebalance timeouts, waits and ranges; the server's own delays too --any-broker   run
-    also where the server's settings are not the ones the story's `broker` line asks for -v             name each story
-    as it ends
+    python -m muster.conform.run_stories HOST:PORT [files or folders]     default: the stories of all levels
+
+`--record` writes the outcome lines as they came into the files. Read them then: the server may be wrong.
 
 A story whose `broker` line does not fit the server's settings (as DescribeConfigs reports them) is skipped and counted.
-Each run uses fresh group ids, so one server serves any number of runs. Exit status 1 when a story differs. Standard
-library only.
+Each run uses fresh group ids, so one server serves any number of runs. Exit status 1 when a story differs.
 """
 
 from __future__ import annotations
@@ -20,9 +17,10 @@ import pathlib
 import sys
 import time
 
-from tests.stories import tcp
-from tests.stories.brokers import connect
-from tests.stories.story import Story
+from muster.conform import catalogue
+from muster.conform.player import tcp
+from muster.conform.player.brokers import connect
+from muster.conform.player.story import Story
 
 UNLESS_SAID = {
     "group.max.size": "2147483647",
@@ -38,12 +36,15 @@ UNLESS_SAID = {
 
 
 def arguments() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("server", nargs="?")
     parser.add_argument("files", nargs="*")
     parser.add_argument("--record", action="store_true")
-    parser.add_argument("--scale", type=float, default=1)
-    parser.add_argument("--any-broker", action="store_true")
+    parser.add_argument(
+        "--scale", type=float, default=1, help="stretch all timeouts, waits and ranges; the server's too"
+    )
+    parser.add_argument("--any-broker", action="store_true", help="whatever the settings of the server are")
     parser.add_argument("--brokers", action="store_true", help="print the `broker` lines of the files, and stop")
     parser.add_argument("-v", "--verbose", action="store_true")
     return parser.parse_intermixed_args()
@@ -52,10 +53,10 @@ def arguments() -> argparse.Namespace:
 def stories_in(names: list[str]) -> list[Story]:
     """The stories of these files and folders."""
     paths: list[pathlib.Path] = []
-    for name in names or [str(pathlib.Path(__file__).parent)]:
+    for name in names:
         path = pathlib.Path(name)
         paths += sorted(path.glob("*.txt")) if path.is_dir() else [path]
-    return [Story(str(path), path.read_text(encoding="utf-8")) for path in paths]
+    return [catalogue.read(path) for path in paths] if names else catalogue.stories()
 
 
 def unfit(story: Story, settings: dict[str, str] | None, scale: float) -> dict[str, str | None]:
@@ -67,14 +68,17 @@ def unfit(story: Story, settings: dict[str, str] | None, scale: float) -> dict[s
 
 
 def scaled(key: str, value: str, scale: float) -> str:
+    """A setting of the server, stretched as the times of the stories are."""
     return str(int(int(value) * scale)) if key.endswith(".ms") and scale != 1 else value
 
 
 def record(story: Story, text: str) -> None:
+    """Write the text of a story as it went into its file."""
     pathlib.Path(story.path).write_text(text, encoding="utf-8")
 
 
 async def run(args: argparse.Namespace, stories: list[Story]) -> int:
+    """Play the stories: the exit status."""
     host, _, port = args.server.rpartition(":")
     runner = await connect(host, int(port))
     settings = await tcp.settings_of(runner)
@@ -112,6 +116,7 @@ async def run(args: argparse.Namespace, stories: list[Story]) -> int:
 
 
 def main() -> int:
+    """Run the command."""
     args = arguments()
     names = ([args.server] if args.brokers and args.server else []) + args.files
     stories = stories_in(names)

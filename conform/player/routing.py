@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tests.stories.story import Body
+from muster.conform.player.story import Body
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Kinds of coordinators, as FindCoordinator has them."""
@@ -36,7 +36,7 @@ OF_SESSIONS = frozenset({"ShareFetch", "ShareAcknowledge"})
 OF_ALL = {"ListGroups": "Groups", "ListTransactions": "TransactionStates"}
 """Each broker knows only its own: the field of the rows in the answer."""
 SEEN_BY_ALL = frozenset({"Metadata"})
-"""All brokers must give the same answer before it counts: each broker of a cluster gets a change at its own time."""
+"""All brokers must give the same answer before it counts. Each broker of a cluster gets a change at its own time."""
 NOT_HERE = frozenset({5, 6, 14, 15, 16})
 """Errors after which the broker is searched again: LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER,
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
@@ -125,8 +125,8 @@ def coordinated(api: str, body: Body) -> list[tuple[int, str]] | None:
         name = base64.urlsafe_b64encode(topic["TopicId"].bytes).decode().rstrip("=")
         return [(SHARE, f"{body['GroupId']}:{name}:{topic['Partitions'][0]['Partition']}")]
     if api in OF_ONE_TRANSACTION:
-        name = body.get("TransactionalId") or body.get("V3AndBelowTransactionalId")
-        return [(TRANSACTION, name)] if name else None
+        asked = body.get("TransactionalId") or body.get("V3AndBelowTransactionalId")
+        return [(TRANSACTION, asked)] if asked else None
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from tests.stories import routing
+from muster.conform.player import routing
 
 NAMES = {uuid.UUID(int=7): "o"}
 

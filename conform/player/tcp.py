@@ -1,7 +1,4 @@
-"""The driver of stories over TCP, against a running server: Apache Kafka or any other that speaks its protocol.
-
-Standard library only, and no part of the product, so that it can judge either.
-"""
+"""The driver of stories over TCP, against a running server: Apache Kafka or any other that speaks its protocol."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ import uuid
 from collections.abc import Callable, Collection
 from typing import Any
 
-from tests.stories import playing, showing_transactions
-from tests.stories.batches import Batch
-from tests.stories.brokers import AnyConnection, connect
-from tests.stories.connection import codes
-from tests.stories.story import Action, Advance, Await, Body, Drop, Reply, Send, Story
+from muster.conform.player import playing, showing_transactions
+from muster.conform.player.batches import Batch
+from muster.conform.player.brokers import AnyConnection, connect
+from muster.conform.player.connection import codes
+from muster.conform.player.story import Action, Advance, Await, Body, Drop, Reply, Send, Story
 
 QUIET_S = 0.07
 """After this time without a reply, the request counts as waiting."""
@@ -34,8 +31,8 @@ SETTLING_S = 1.0
 
 ASKED_AGAIN = frozenset({6, 14, 15, 16, 19, 51})
 """NOT_LEADER_OR_FOLLOWER (of a topic that was just made), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-NOT_COORDINATOR, NOT_ENOUGH_REPLICAS (what Produce is answered while the verification cannot be done yet),
-CONCURRENT_TRANSACTIONS.
+NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, CONCURRENT_TRANSACTIONS. NOT_ENOUGH_REPLICAS is what Produce is answered while the
+verification cannot be done yet.
 """
 AGAIN_S = 0.02
 MAX_TRIES = 200
@@ -46,8 +43,8 @@ Ready = dict[Any, Any]
 
 
 def transient(reply: Reply) -> bool:
-    """Whether the transaction coordinator is not ready or not done yet; every client repeats such requests, so these
-    are no outcome.
+    """Whether the transaction coordinator is not ready or not done yet. Every client repeats such requests, so they are
+    no outcome.
     """
     return reply.api in TRANSACTIONS and not ASKED_AGAIN.isdisjoint(codes(reply.body))
 
@@ -66,10 +63,11 @@ class Driver:
         self.replies: list[Reply] = []
         self.news = asyncio.Event()
         self.topic_ids: dict[str, uuid.UUID] = {}
-        # the time that was spent on seeing that requests wait, since time last passed: the next step is shorter by it
+        # the time spent on seeing that requests wait, since time last passed. The next step is shorter by it
         self.idle_s = 0.0
 
     def on_reply(self, reply: Reply) -> None:
+        """Keep a reply that came."""
         self.replies.append(reply)
         self.news.set()
 
@@ -86,15 +84,18 @@ class Driver:
         return True
 
     def taken(self) -> list[Reply]:
+        """The replies that came since the last call."""
         replies, self.replies = self.replies, []
         for reply in replies:
             reply.took_ms /= self.scale
         return replies
 
     def has(self, actors: Collection[str]) -> bool:
+        """Whether a reply to each of these actors came."""
         return not (collections.Counter(actors) - collections.Counter(reply.actor for reply in self.replies))
 
     async def quiet(self, seconds: float) -> None:
+        """Wait this time, in which no reply is expected."""
         self.idle_s += seconds
         await asyncio.sleep(seconds)
 
@@ -120,12 +121,15 @@ class Driver:
         return self.taken()
 
     async def settle(self, expect: list[str]) -> None:
+        """Wait for replies that are due."""
         await self.until(lambda: self.has(expect), SETTLING_S)
 
     async def send(self, action: Send) -> list[Reply]:
+        """Send a request, and again while the server is not ready: the replies that came."""
         for field in ("SessionTimeoutMs", "RebalanceTimeoutMs", "MaxWaitMs"):
             if self.scale != 1 and SHORTEST_MS <= action.body.get(field, -1) <= LONGEST_MS:
                 action.body[field] = int(action.body[field] * self.scale)
+        mine: Reply | None = None
         for _ in range(MAX_TRIES):
             connection = await self.ask(action)
             mine = self.replies[-1] if self.replies and self.replies[-1].request is action.body else None
@@ -134,7 +138,8 @@ class Driver:
             self.replies.pop()
             await asyncio.sleep(AGAIN_S)
         else:
-            self.on_reply(mine)
+            if mine is not None:
+                self.on_reply(mine)
         if mine is not None and action.api == "EndTxn" and not mine.body["ErrorCode"]:
             await self.at_rest(connection, action.body["TransactionalId"])
         return self.taken()
@@ -182,6 +187,7 @@ class Driver:
         await runner.close()
 
     async def close(self) -> None:
+        """Close the connections of all actors."""
         for connections in self.connections.values():
             for connection in connections:
                 await connection.close()

@@ -1,15 +1,15 @@
 """What the commands about transactions and about what is in a partition ask for: text -> (api, version, body).
 
-The actor stands for a producer. The runner remembers its last transactional id, producer id and epoch, and how many
-records it has sent to each partition, as a client does. `id=`, `producer=`, `epoch=` and `seq=` say otherwise.
+The actor stands for a producer. As a client does, it remembers its last transactional id, producer id and epoch. It
+also remembers how many records it has sent to each partition. `id=`, `producer=`, `epoch=` and `seq=` say otherwise.
 """
 
 from __future__ import annotations
 
-from tests.stories.asking import VERBS, Asked, commit_topics, verb
-from tests.stories.batches import Batch
-from tests.stories.stage import Actor, Stage, by_topic, null_or
-from tests.stories.story import Body
+from muster.conform.player.asking import VERBS, Asked, commit_topics, verb
+from muster.conform.player.batches import Batch
+from muster.conform.player.stage import Actor, Stage, by_topic, null_or
+from muster.conform.player.story import Body
 
 Args = dict[str, str]
 
@@ -31,8 +31,8 @@ def transactional_id(stage: Stage, actor: Actor, args: Args) -> str | None:
 
 
 def producer(stage: Stage, actor: Actor, args: Args) -> tuple[int, int]:
-    """Producer id and epoch of a request. producer=tx, none, ghost or a number; epoch=3, +1 or -1 (from the actor's
-    own), none.
+    """Producer id and epoch of a request. `producer=` tx, none, ghost or a number. `epoch=` 3, none, or from the
+    actor's own +1 or -1.
     """
     producer_id, epoch = actor.producer
     if "producer" in args:
@@ -158,8 +158,9 @@ def _repeated(text: str) -> list[str]:
 
 @verb("produce")
 def produce(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
-    """produce o/0=a,b o/1=60*c: in the actor's transaction. txn=no: outside it, but with its producer id. plain=yes:
-    without a producer id. txn=yes id=null: a transactional batch without a transactional id.
+    """`produce o/0=a,b o/1=60*c`: in the actor's transaction. `txn=no`: outside it, but with its producer id.
+
+    `plain=yes`: without a producer id. `txn=yes id=null`: a transactional batch without a transactional id.
     """
     plain = args.get("plain") == "yes"
     identity = (-1, -1) if plain else producer(stage, actor, args)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tests.stories.stage import Actor, Stage, error_name, named
-from tests.stories.story import Body, Reply
+from muster.conform.player.stage import Actor, Stage, error_name, named
+from muster.conform.player.story import Body, Reply
 
 KINDS = ("Active", "Standby", "Warmup")
 USUAL = {"HeartbeatIntervalMs": 5_000, "TaskOffsetIntervalMs": 60_000, "AcceptableRecoveryLag": 10_000}

@@ -1,14 +1,14 @@
-"""What the commands about the records of share groups ask for (KIP-932): fetches, acknowledgements, configs, and the
-states that brokers keep at the share coordinator.
+"""What the commands about the records of share groups ask for (KIP-932): fetches, acknowledgements and configs.
+Also the states that brokers keep at the share coordinator.
 """
 
 from __future__ import annotations
 
-from tests.stories.asking import Asked, verb
-from tests.stories.asking_shares import Args, own_member
-from tests.stories.asking_transactions import VERBS
-from tests.stories.stage import Actor, Stage, by_topic, null_or
-from tests.stories.story import Body
+from muster.conform.player.asking import Asked, verb
+from muster.conform.player.asking_shares import Args, own_member
+from muster.conform.player.asking_transactions import VERBS
+from muster.conform.player.stage import Actor, Stage, by_topic, null_or
+from muster.conform.player.story import Body
 
 __all__ = ["VERBS"]
 
@@ -57,9 +57,7 @@ def _session(stage: Stage, actor: Actor, args: Args) -> Body:
 
 @verb("share-fetch")
 def share_fetch(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
-    """share-fetch o/0 o/1=0-4:accept: epoch= (the next of the session), wait= (0), min= (1), bytes=, records= (500),
-    batch= (500), mode=limit, forget=o/0, renew=yes
-    """
+    """`share-fetch o/0 o/1=0-4:accept wait=500`: the epoch is the next of the session."""
     forgotten = [
         {"TopicId": stage.topic_id(topic), "Partitions": [int(index) for index in its]}
         for topic, its in by_topic([one for one in args.get("forget", "").split(",") if one]).items()

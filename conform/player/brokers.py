@@ -1,7 +1,5 @@
 """A connection to a cluster, in place of a connection to one broker. Each request goes to the leader or coordinator, as
 clients do it, and is sent again when that broker changes. `routing` says which broker a request is for.
-
-Standard library only, and no part of the product, so that it can judge either.
 """
 
 from __future__ import annotations
@@ -12,11 +10,12 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from tests.stories import kafka_codec as codec
-from tests.stories import routing
-from tests.stories.connection import RUNNER, Connection, codes
-from tests.stories.story import Body, Reply, Send
+from muster.conform.player import kafka_codec as codec
+from muster.conform.player import routing
+from muster.conform.player.connection import RUNNER, Connection, codes, unheard
+from muster.conform.player.story import Body, Reply, Send
 
 Address = tuple[str, int]
 
@@ -48,11 +47,13 @@ class BrokersConnection:
         self._news.set()
 
     async def ask(self, api: str, version: int, body: Body) -> Body:
+        """Ask on behalf of the runner: the answer."""
         future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
         self.send(Send(RUNNER, api, version, RUNNER, body, None), future)
         return await asyncio.wait_for(future, 20)
 
     async def close(self) -> None:
+        """Close the connections to all brokers."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -146,7 +147,8 @@ class BrokersConnection:
 
     async def _first(self, link: Connection, future: asyncio.Future[Body]) -> Body:
         """The answer; ConnectionError when the broker closes the connection instead."""
-        await asyncio.wait([future, link.task], return_when=asyncio.FIRST_COMPLETED)
+        both: list[asyncio.Future[Any]] = [future, link.task]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if not future.done():
             raise ConnectionError("hung up")
         return future.result()
@@ -229,8 +231,8 @@ def _is_to_be_asked_again(api: str, body: Body, answers: Sequence[Body]) -> bool
     return False
 
 
-async def connect(host: str, port: int, on_reply: Callable[[Reply], object] = lambda reply: None) -> AnyConnection:
-    """Connect to a broker, or to all brokers that stand in the place of a host: `A:1,B:2`, with the port 0."""
+async def connect(host: str, port: int, on_reply: Callable[[Reply], object] = unheard) -> AnyConnection:
+    """Connect to a broker, or to all brokers of `A:1,B:2`. This text is in the place of a host, with the port 0."""
     if "," not in host:
         return await Connection.to(host, port, on_reply)
     pairs = [one.rsplit(":", 1) for one in host.split(",")]

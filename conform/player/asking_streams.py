@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.stories.asking import Asked, verb
-from tests.stories.asking_share_records import VERBS
-from tests.stories.asking_shares import Args, own_member
-from tests.stories.stage import Actor, Stage, null_or
+from muster.conform.player.asking import Asked, verb
+from muster.conform.player.asking_share_records import VERBS
+from muster.conform.player.asking_shares import Args, own_member
+from muster.conform.player.stage import Actor, Stage, null_or
 
 __all__ = ["VERBS"]
 
@@ -27,8 +27,8 @@ TOPOLOGIES = {
     "unfed": "0:t1 1:<words",
     "empty": "0:%store",
 }
-"""Topologies by name: subtopologies with their topics. `>` is a repartition topic that it writes, `<` one that it reads
-(`=5` with a fixed count), `%` a changelog, `&` a copartition group.
+"""Topologies by name: subtopologies with their topics. `>` is a repartition topic that it writes, `<` one that it
+reads. `=5` is a fixed count, `%` a changelog, `&` a copartition group.
 """
 
 
@@ -99,9 +99,8 @@ def _offsets(text: str | None) -> list[dict[str, Any]] | None:
 
 @verb("streams-heartbeat")
 def streams_heartbeat(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
-    """epoch= (default: the actor's; 0 joins with topology=plain), topology=, active=, standby=, warmup= (default: as
-    last answered), process=, endpoint=host:port, endpoints= (the epoch of the endpoints), tags=key:value, rack=,
-    instance=, rebalance=, offsets=, ends=, shutdown, v=
+    """By default the epoch is the actor's, and tasks are as last answered. Epoch 0 joins with `topology=plain`.
+    `endpoints=` is the epoch of the endpoints.
     """
     epoch = stage.generation(actor, args.get("epoch"), actor.epoch)
     is_joining = epoch == 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.stories.asking import Asked, verb
-from tests.stories.asking_transactions import VERBS
-from tests.stories.stage import Actor, Stage, by_topic, null_or
+from muster.conform.player.asking import Asked, verb
+from muster.conform.player.asking_transactions import VERBS
+from muster.conform.player.stage import Actor, Stage, by_topic, null_or
 
 __all__ = ["VERBS"]
 

@@ -1,7 +1,4 @@
-"""One socket to one broker.
-
-Standard library only, and no part of the product, so that it can judge either.
-"""
+"""One socket to one broker."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 
-from tests.stories import kafka_codec as codec
-from tests.stories.story import Body, Reply, Send
+from muster.conform.player import kafka_codec as codec
+from muster.conform.player.story import Body, Reply, Send
 
 RUNNER = "runner"
 """An actor that is not in the story."""
@@ -32,6 +29,10 @@ def codes(body: object) -> Iterator[int]:
             yield from codes(one)
 
 
+def unheard(reply: Reply) -> None:
+    """Nobody listens to replies."""
+
+
 class Connection:
     """One socket; requests may wait in line on it, replies come in order."""
 
@@ -48,10 +49,12 @@ class Connection:
         self.task = asyncio.create_task(self.read())
 
     @classmethod
-    async def to(cls, host: str, port: int, on_reply: Callable[[Reply], object] = lambda reply: None) -> Connection:
+    async def to(cls, host: str, port: int, on_reply: Callable[[Reply], object] = unheard) -> Connection:
+        """Connect to a broker."""
         return cls(*await asyncio.open_connection(host, port), on_reply)
 
     async def read(self) -> None:
+        """Read answers until the connection ends."""
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, OSError):
             while True:
                 (size,) = struct.unpack(">i", await self.reader.readexactly(4))
@@ -65,17 +68,20 @@ class Connection:
                     self.on_reply(Reply(send.actor, send.api, send.version, send.body, body, took_ms))
 
     def send(self, send: Send, future: asyncio.Future[Body] | None = None) -> None:
+        """Send a request. The answer goes to the future, or else to `on_reply`."""
         self.correlation += 1
         frame = codec.encode_request(send.api, send.version, self.correlation, send.client_id, send.body)
         self.open.append((send, time.monotonic(), future))
         self.writer.write(struct.pack(">i", len(frame)) + frame)
 
     async def ask(self, api: str, version: int, body: Body) -> Body:
+        """Ask on behalf of the runner: the answer."""
         future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
         self.send(Send(RUNNER, api, version, RUNNER, body, None), future)
         return await asyncio.wait_for(future, 10)
 
     async def close(self) -> None:
+        """Close the socket."""
         self.task.cancel()
         self.writer.close()
         with contextlib.suppress(asyncio.CancelledError, ConnectionError, OSError):

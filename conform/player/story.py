@@ -1,7 +1,7 @@
 """The story format: the values that a story and its driver exchange, and the file. Opens no socket and reads no clock.
 
 A driver runs `playing.play(story, ...)`, a generator. It yields one Action at a time and is sent the Replies that came.
-`tcp` is the driver over TCP, `virtual` the driver over the core in virtual time; README.md describes the format.
+`tcp` is the driver over TCP. `stories/README.md` describes the format.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Advance:
 
 @dataclasses.dataclass
 class Await:
-    """Let time pass until the reply to `actor`'s oldest open request is there (at most `high` ms after it was sent)."""
+    """Let time pass until the oldest open request of `actor` is answered, or is `high` ms old."""
 
     actor: str
     low: int
@@ -63,6 +63,8 @@ class Drop:
 
 @dataclasses.dataclass
 class Reply:
+    """An answer, and its request."""
+
     actor: str
     api: str
     version: int
@@ -80,6 +82,8 @@ Action = Send | Advance | Await | Drop
 
 @dataclasses.dataclass
 class Step:
+    """A line of a story that asks for something, and its outcome lines."""
+
     line: str
     outcome: list[str]
     lineno: int
@@ -129,6 +133,7 @@ class Story:
 
     @property
     def title(self) -> str:
+        """The first comment of the file."""
         for item in self.items:
             if isinstance(item, str) and item.startswith("#"):
                 return item.lstrip("# ")

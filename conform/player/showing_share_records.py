@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-from tests.stories.asking_share_records import GROUP, STATES, TOPIC
-from tests.stories.batches import batches_of
-from tests.stories.showing_transactions import topic_of
-from tests.stories.stage import Actor, Stage, error_name, named
-from tests.stories.story import Body, Reply
+from muster.conform.player.asking_share_records import GROUP, STATES, TOPIC
+from muster.conform.player.batches import batches_of
+from muster.conform.player.showing_transactions import topic_of
+from muster.conform.player.stage import Actor, Stage, error_name, named
+from muster.conform.player.story import Body, Reply
 
 LAST_EPOCH = -1
 LOCK_MS = 30_000

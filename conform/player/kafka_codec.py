@@ -29,6 +29,7 @@ _FIXED = {
 
 
 def in_range(versions: str | None, version: int) -> bool:
+    """Whether a range of Kafka's definitions, as `0-3` or `2+`, has the version."""
     if versions is None or versions == "none":
         return False
     low, _, high = versions.partition("-")
@@ -38,14 +39,17 @@ def in_range(versions: str | None, version: int) -> bool:
 
 
 def api_key(api: str) -> int:
+    """The number of an API."""
     return int(MESSAGES[api + "Request"]["apiKey"])
 
 
 def highest(api: str) -> int:
+    """The highest version of an API that Kafka's definitions have."""
     return int(MESSAGES[api + "Request"]["validVersions"].rpartition("-")[2])
 
 
 def is_flexible(message: str, version: int) -> bool:
+    """Whether a message has tagged fields in this version."""
     return in_range(MESSAGES[message]["flexibleVersions"], version)
 
 
@@ -223,6 +227,7 @@ class _Decoder:
 
 
 def encode(message: str, version: int, values: Mapping[str, Any]) -> bytes:
+    """A message as bytes."""
     spec = MESSAGES[message]
     if not in_range(spec["validVersions"], version):
         raise ValueError(f"{message} has no version {version}")
@@ -230,6 +235,7 @@ def encode(message: str, version: int, values: Mapping[str, Any]) -> bytes:
 
 
 def decode(message: str, version: int, raw: bytes, at: int = 0) -> dict[str, Any]:
+    """The message in these bytes, which may hold nothing else behind it."""
     decoder = _Decoder(MESSAGES[message], version, raw, at)
     values = decoder.struct(MESSAGES[message]["fields"])
     if decoder.at != len(raw):

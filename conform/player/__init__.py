@@ -1,0 +1,1 @@
+"""The player of stories: what clients ask of a broker step by step, and what the answers must be."""
