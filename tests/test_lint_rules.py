@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = (
-    "coordinator", "cli", "client", "postgres", "testcontrol", "protocol", "assignors", "simulation", "virtual",
-    "conform",
-)  # fmt: skip
+PRODUCT = ("coordinator", "cli", "client", "postgres", "testcontrol", "protocol", "assignors", "simulation", "virtual")
 
 LOOP_TIMERS = {"call_later", "call_at"}
 SOURCES_OF_TIME = tuple(f"coordinator/system/{one}.py" for one in ("clock", "wall_time"))

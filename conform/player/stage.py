@@ -91,8 +91,8 @@ class Stage:
         return real.removesuffix(self.suffix) if real else repr_text(real)
 
     def member(self, actor: Actor, text: str | None) -> str | None:
-        """`none`, `null`, `id:LITERAL`, or the label of a member id. `B` is B's first one, `B#2` its second. By default it
-        is the actor's own.
+        """`none`, `null`, `id:LITERAL`, or the name of an id. `B` is B's first one, `B#2` its second. By default
+        it is the actor's own.
         """
         if text is None:
             return actor.member
