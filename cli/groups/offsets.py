@@ -196,12 +196,10 @@ def _rows(client: KafkaClient, group_id: str) -> list[Row]:
 
 
 def _owners(found: Description) -> Mapping[Partition, str]:
-    if found.type == "streams":  # the members of a Streams group have tasks, not partitions
-        return {}
     return {
         (topic, partition): one.instance or one.member
         for one in found.members
-        for topic, partitions in (one.assignment or {}).items()
+        for topic, partitions in one.partitions.items()
         for partition in partitions
     }
 

@@ -23,6 +23,7 @@ from muster.client.kafka_client import KafkaClient
 from muster.coordinator.history.timeline import Timeline
 from muster.coordinator.history.words import short
 from muster.coordinator.http.described_groups import SHARE, Description, partition_words, pending_revocations
+from muster.coordinator.http.described_tasks import task_lines
 from muster.coordinator.system.wall_time import wall_now_ms
 from muster.pipeline.episodes.from_events import EventEpisodes, episodes_of_events
 from muster.pipeline.episodes.verdict import Verdict
@@ -116,12 +117,13 @@ def print_group(found: Description, verdict: str | None) -> None:
         say_sentence(f"verdict: {verdict}")
     if not found.members:
         return
+    members = sorted(found.members, key=lambda one: one.member)
     head, rows = _members_table(found)
     wide = terminal_width()
     if wide is not None and table_width(head, rows) > wide:
         rows = [(short(str(row[0])), *row[1:]) for row in rows]
     print_table(head, rows)
-    for line in pending_revocations(found):
+    for line in (*pending_revocations(found), *task_lines(members)):
         say_sentence(line)
 
 

@@ -74,7 +74,7 @@ def offset_cells(
     owners = {
         (topic, index): one.client_id
         for one in (() if found is None else found.members)
-        for topic, rows in (one.assignment or {}).items()
+        for topic, rows in one.partitions.items()
         for index in rows
     }
     rows = sorted(offsets, key=lambda row: (-_lag(row[2], row[3]), row[0], row[1]))

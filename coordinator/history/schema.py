@@ -390,6 +390,8 @@ _WHOLE: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     events.DELIVERIES_FAILED: _plain,
     events.TOPICS_NOT_READY: _plain,
     events.TOPICS_READY: _plain,
+    events.TASKS_RESTORING: _member_event,
+    events.TASKS_RESTORED: _member_event,
     events.APPLICATION_SHUTDOWN: _member_event,
 }
 """The functions for kinds of events with few members or none, whose text is one piece."""

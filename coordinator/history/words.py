@@ -180,6 +180,21 @@ def _unowned(task: Value) -> str:
     return f"task {task['task']} for {seconds(task['unowned_ms'])} (now {short(task['member'])})"
 
 
+def _tasks(value: Value, words: Callable[[Value], str]) -> str:
+    """The tasks of an event: `words` has the words about each."""
+    rows = [f"the {row['role']} task {row['task']} ({words(row)})" for row in value["tasks"][:MAX_NAMED]]
+    more = value["count"] - len(rows)
+    return f"{', '.join(rows)}{f' and {more} more' if more else ''}"
+
+
+def _lacks(row: Value) -> str:
+    return f"{plural(row['behind'], 'record')} behind"
+
+
+def _took(row: Value) -> str:
+    return f"{seconds(row['took_ms'])} after it got the task; {plural(row['behind'], 'record')}"
+
+
 def emptied(value: Value) -> str:
     """The line for a group whose last member has left. A removed member has its own line."""
     trigger = value["trigger"]
@@ -292,6 +307,8 @@ EPOCH_LINES: Final[dict[str, Callable[[Value], str]]] = {
     "topics_ready": lambda value: (
         f"the topics of the application are ready{_after(value['took_ms'])}: topology {value['topology_epoch']}"
     ),
+    "tasks_restoring": lambda value: f"{who(value['member'])} restores {_tasks(value, _lacks)}",
+    "tasks_restored": lambda value: f"{who(value['member'])} has restored {_tasks(value, _took)}",
     "application_shutdown": lambda value: (
         f"{who(value['member'])} had an error, and asked all members to end the application"
     ),

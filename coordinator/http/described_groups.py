@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.history.words import ranges
+from muster.coordinator.http.described_tasks import lacking, tasks
 from muster.protocol.api import ApiKey
 from muster.protocol.consumer import decode_assignment
 from muster.protocol.message import MalformedMessage
@@ -38,6 +39,17 @@ class Member(NamedTuple):
     target: dict[str, list[int]] | None = None
     subscribed: list[str] | None = None
     pattern: str | None = None
+    reads: dict[str, list[int]] | None = None
+    """In a Streams group, the partitions that the active tasks read. `assignment` has the active tasks themselves."""
+    standby: dict[str, list[int]] | None = None
+    warmup: dict[str, list[int]] | None = None
+    lacks: list[dict[str, Any]] | None = None
+    """The tasks of a Streams member that lack state, as it reported: task, role, behind (how many records)."""
+
+    @property
+    def partitions(self) -> dict[str, list[int]]:
+        """The partitions that the member reads, as far as they are known."""
+        return self.assignment or {} if self.reads is None else self.reads
 
 
 class Subtopology(NamedTuple):
@@ -79,10 +91,17 @@ def classic_group(row: Any) -> Description:
 def newer_group(group_type: str, row: Any) -> Description:
     """The group of a row of the request that `NEWER` has for the type."""
     members = [NEWER[group_type][2](one) for one in row.members]
+    subtopologies = _subtopologies(row.topology) if group_type == STREAMS else None
+    if subtopologies is not None:
+        members = [one._replace(reads=_reads(one, subtopologies)) for one in members]
     assignor = "" if group_type == STREAMS else row.assignor_name
     return Description(row.group_id, group_type, row.group_state, group_type, assignor, row.group_epoch,
-                       row.assignment_epoch, members,
-                       _subtopologies(row.topology) if group_type == STREAMS else None)  # fmt: skip
+                       row.assignment_epoch, members, subtopologies)  # fmt: skip
+
+
+def _reads(member: Member, subtopologies: Iterable[Subtopology]) -> dict[str, list[int]]:
+    tasks = member.assignment or {}
+    return {topic: tasks[one.subtopology] for one in subtopologies if one.subtopology in tasks for topic in one.reads}
 
 
 def _subtopologies(topology: Any) -> list[Subtopology] | None:
@@ -120,19 +139,15 @@ def _share_member(one: Any) -> Member:
 
 def _streams_member(one: Any) -> Member:
     """A member of a Streams group, which has tasks (SUBTOPOLOGY:PARTITION) in place of partitions."""
-    return Member(one.member_id, one.instance_id, one.client_id, one.client_host, _active(one.assignment),
-                  "classic" if one.is_classic else STREAMS, one.member_epoch,
-                  _active(one.target_assignment))  # fmt: skip
+    has, target = one.assignment, one.target_assignment
+    return Member(one.member_id, one.instance_id, one.client_id, one.client_host, tasks(has.active_tasks),
+                  "classic" if one.is_classic else STREAMS, one.member_epoch, tasks(target.active_tasks),
+                  standby=tasks(has.standby_tasks), warmup=tasks(has.warmup_tasks), lacks=lacking(one))  # fmt: skip
 
 
 def _by_topic(assignment: Any) -> dict[str, list[int]]:
     rows = () if assignment is None else assignment.topic_partitions
     return {one.topic_name: sorted(one.partitions) for one in rows}
-
-
-def _active(assignment: Any) -> dict[str, list[int]]:
-    rows = () if assignment is None else assignment.active_tasks
-    return {one.subtopology_id: sorted(one.partitions) for one in rows}
 
 
 NEWER: Final[Mapping[str, tuple[int, Callable[[list[str]], Any], Callable[[Any], Member]]]] = {

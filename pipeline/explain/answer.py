@@ -166,14 +166,25 @@ def text_of(found: Answer) -> Iterator[str]:
     if unowned:
         yield f"{plural(len(unowned), 'time')} in which nobody had a task"
     for row in sorted(unowned, key=lambda row: -row["unowned_ms"])[:MAX_TASKS]:
-        task, who = f"{row['subtopology']}_{row['partition']}", row["client_id"] or row["member_id"]
+        task, who = _task_and_owner(row)
         yield f"  {moment(row['start_ms'])}  task {task} after {duration(row['unowned_ms'])}: {who} got it"
+    restored = [row for row in found.tasks if row["restored_ms"] is not None]
+    if restored:
+        yield f"{plural(len(restored), 'time')} in which a member restored the state of a task"
+    for row in sorted(restored, key=lambda row: -row["restored_ms"])[:MAX_TASKS]:
+        task, who = _task_and_owner(row)
+        took = f"it took at most {duration(row['restored_ms'])}"
+        yield f"  {moment(row['start_ms'])}  {row['role']} task {task} at {who}: {took}"
     if found.advice is not None:
         yield f"one change: {found.advice['sentence']}"
     elif found.unadvised:
         yield f"no change of a setting is advised: {found.unadvised}"
     for note in found.notes:
         yield f"not known: {note}" if not note.startswith("causes") else f"note: {note}"
+
+
+def _task_and_owner(row: Row) -> tuple[str, str]:
+    return f"{row['subtopology']}_{row['partition']}", row["client_id"] or row["member_id"]
 
 
 def _when(row: Row) -> str:

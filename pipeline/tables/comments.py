@@ -332,6 +332,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "end_ms": "when it had to give the task up, left, or got another role of it; null: it still has it",
         "ended": "role_changed, given_up or member_gone; null: it has not ended",
         "unowned_ms": "active: how long nobody had the task before; null: nobody had it before, or another role",
+        "restored_ms": "how long it lacked state, as its member reported; only from events; null: not known",
         "first_epoch": "the first and the last epoch of the group in this time",
         "last_epoch": "the first and the last epoch of the group in this time",
     },

@@ -141,7 +141,7 @@ _COLUMNS: Final = {
     "tasks": (
         "group string, subtopology string, partition int, role string, member_id string, instance_id string, "
         "client_id string, host string, process_id string, start_ms long, end_ms long, ended string, unowned_ms long, "
-        "first_epoch int, last_epoch int"
+        "restored_ms long, first_epoch int, last_epoch int"
     ),
     "topologies": (
         "group string, topology_epoch int, state string, from_ms long, until_ms long, subtopologies int, "

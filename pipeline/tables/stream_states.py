@@ -1,7 +1,7 @@
 """The tables of streams groups: `tasks` and `topologies`.
 
 All records of a group go to one task of Spark, and Python follows them (`infer.stream_tasks`). Events
-add why topics are not ready, and that an application was shut down.
+add how long tasks were restored, why topics are not ready, and that an application was shut down.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from muster.coordinator.groups.common.events import APPLICATION_SHUTDOWN, TOPICS_NOT_READY
+from muster.coordinator.groups.common.events import APPLICATION_SHUTDOWN, TASKS_RESTORED, TOPICS_NOT_READY
 from muster.pipeline.episodes.stream_facts import NOT_READY, READY, SHUTDOWN
 from muster.pipeline.frames import DataFrame, F
 from muster.pipeline.infer.stream_tasks import TaskHold, follow
@@ -41,6 +41,7 @@ def stream_tables(inputs: Inputs) -> dict[str, DataFrame]:
     )
     found = {name: conform(made.where(F.col("table") == name), name) for name in MADE}
     if inputs.events is not None:
+        found["tasks"] = _with_restorations(found["tasks"], inputs.events)
         found["topologies"] = _with_events(found["topologies"], inputs.events)
     return found
 
@@ -73,6 +74,25 @@ def rows_of_group(
                 "internal_topics": list(its.internal_topics),
                 "missing": missing,
             }
+
+
+def _with_restorations(tasks: DataFrame, events: DataFrame) -> DataFrame:
+    """The table with the times after which members reported that tasks have their state."""
+    done = events.where(F.col("kind") == TASKS_RESTORED)
+    done = done.withColumn("one", F.from_json("value", "tasks array<struct<task string, role string, took_ms long>>"))
+    done = done.select(
+        F.col("group").alias("its_group"), F.col("member.member").alias("its_member"), "time_ms",
+        F.explode("one.tasks").alias("row"),
+    )  # fmt: skip
+    mine = ("group", "subtopology", "partition", "role", "member_id", "start_ms")
+    is_its = (F.col("group") == F.col("its_group")) & (F.col("member_id") == F.col("its_member"))
+    is_its &= F.col("role") == F.col("row.role")
+    is_its &= F.concat_ws("_", "subtopology", F.col("partition").cast("string")) == F.col("row.task")
+    is_its &= F.col("time_ms") >= F.col("start_ms")
+    is_its &= F.col("end_ms").isNull() | (F.col("time_ms") <= F.col("end_ms"))
+    found = tasks.select(*mine, "end_ms").join(done, is_its).select(*mine, F.col("row.took_ms").alias("took_ms"))
+    found = found.groupBy(*mine).agg(F.max("took_ms").alias("restored_ms"))
+    return conform(tasks.drop("restored_ms").join(found, list(mine), "left"), "tasks")
 
 
 _NEAR_MS: Final = 1_000

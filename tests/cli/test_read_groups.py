@@ -15,6 +15,7 @@ from muster.cli.groups.read_groups import find_group
 from muster.cli.groups.streams_topology import topology_lines
 from muster.client.connection import RequestFailed
 from muster.coordinator.http.described_groups import Description, Subtopology
+from muster.coordinator.http.described_tasks import task_lines
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages import (
@@ -100,9 +101,14 @@ class Kafka:
             return streams_group_describe.DescribedGroup(MISSING, "no streams group", name)
         has = streams_group_describe.Assignment([streams_group_describe.TaskIds("0", [1, 0])])
         shall = streams_group_describe.Assignment([streams_group_describe.TaskIds("0", [0])])
+        has.standby_tasks = [streams_group_describe.TaskIds("0", [2, 3])]
+        offset = streams_group_describe.TaskOffset
+        sums, ends = [offset("0", 0, 10), offset("0", 1, -2)], [offset("0", 0, 12), offset("0", 1, 50)]
+        sums += [offset("0", 2, 40), offset("0", 3, 1)]
         member = streams_group_describe.Member(
-            "m", 3, None, None, "c", "/10.0.0.1", assignment=has, target_assignment=shall
-        )
+            "m", 3, None, None, "c", "/10.0.0.1", assignment=has, target_assignment=shall,
+            task_offsets=sums, task_end_offsets=[*ends, offset("0", 2, 41)],
+        )  # fmt: skip
         part = streams_group_describe.Subtopology("0", ["t"], [], [streams_group_describe.TopicInfo("app-s")])
         topology = streams_group_describe.Topology(1, [part])
         return streams_group_describe.DescribedGroup(0, None, name, "Reconciling", 4, 4, topology, [member])
@@ -112,6 +118,9 @@ class Kafka:
         rows = [part(1, -1), part(0, 25, lag=20)] if self._starts else [part(0, -1), part(1, -1)]
         topic = describe_share_group_offsets.DescribeShareGroupOffsetsResponseTopic("t", partitions=rows)
         return describe_share_group_offsets.DescribeShareGroupOffsetsResponseGroup("shared", [topic])
+
+
+ACTIVE, COPY = "the active task 0_0 (2 records behind)", "the standby task 0_2 (1 record behind)"
 
 
 def described(name: str, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
@@ -129,13 +138,23 @@ def test_members_of_a_share_group_share_partitions(capsys: pytest.CaptureFixture
 
 
 def test_members_of_a_streams_group_have_tasks(capsys: pytest.CaptureFixture[str]) -> None:
-    first, head, row = described("app", capsys)
+    first, head, row, *lines = described("app", capsys)
     assert " ".join(first) == "group app: Reconciling, 1 member (type streams, protocol type streams, epoch 4)"
     assert head[-2:] == ["TASKS", "TARGET"]
     assert row == ["m", "-", "c", "10.0.0.1", "streams", "3", "0:0-1", "0:0"]
     found = find_group(Kafka(), "app")  # type: ignore[arg-type]
     assert found is not None
     assert found.subtopologies == [Subtopology("0", ["t"], ["app-s"])]
+    assert [" ".join(one) for one in lines] == [
+        "m keeps standby copies of tasks 0:2-3",
+        f"m restores {ACTIVE}, {COPY}, as it last reported",
+    ]
+    (one,) = found.members
+    assert one.partitions == {"t": [0, 1]}
+    assert one.lacks is not None
+    assert [*task_lines([one._replace(standby={}, lacks=one.lacks * 4)])] == [
+        f"m restores {', '.join([ACTIVE, COPY] * 2)}, {ACTIVE} and 3 more, as it last reported"
+    ]
 
 
 def _application(state: str, *parts: Subtopology) -> Description:

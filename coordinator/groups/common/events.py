@@ -60,6 +60,13 @@ TOPICS_NOT_READY: Final = "topics_not_ready"
 """code (of the status), detail (a sentence), topology_epoch: the topics of a streams group are missing or wrong."""
 TOPICS_READY: Final = "topics_ready"
 """topology_epoch, took_ms (how long the topics were not ready, as far as this core knows)."""
+TASKS_RESTORING: Final = "tasks_restoring"
+"""member (MemberFacts), count, tasks (rows with task, role, behind): the member reports that they lack state."""
+TASKS_RESTORED: Final = "tasks_restored"
+"""member (MemberFacts), count, tasks (rows with task, role, took_ms, behind): such tasks have their state now.
+
+took_ms: the time since the member got the task. behind: the first report's.
+"""
 APPLICATION_SHUTDOWN: Final = "application_shutdown"
 """member (MemberFacts): this member of a streams group had an error, and asked all others to end."""
 MEMBERS_SYNCED: Final = "members_synced"

@@ -16,7 +16,7 @@ from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.refusal import Refused, invalid
 from muster.coordinator.groups.common.state import Step, pack, size_of, tombstones, with_bytes
 from muster.coordinator.groups.common.topic_hashes import hash_of_topics
-from muster.coordinator.groups.streams import answers, checks, history, leave, records, target
+from muster.coordinator.groups.streams import answers, checks, history, leave, records, restoration, target
 from muster.coordinator.groups.streams.answers import Beaten
 from muster.coordinator.groups.streams.computed_targets import request_targets
 from muster.coordinator.groups.streams.group import STABLE, MemberOffsets, StreamsGroup, streams_group
@@ -157,6 +157,7 @@ def _beat(
     history.beaten(step, recorded, sender.member_id, sender.replaced, sender.member is None, before, reached.computed)
     if position is not had:
         history.moved(step, recorded, recorded.members[sender.member_id], had)
+        restoration.given(configured, recorded.members[sender.member_id], had, step.now.mono_ms)
     if configured.status is not None or recorded.unready is not None:
         history.topics_checked(step, recorded, topology.epoch, configured.status)
     if is_shutdown:
@@ -167,6 +168,7 @@ def _beat(
     # As on Kafka, a group that this heartbeat has created forgets everything that has no record.
     if offsets is not None and not is_created:
         group.offsets[sender.member_id] = offsets
+        history.offsets_reported(step, group, group.members[sender.member_id])
     response = answers.response_to(step.state, group, beaten, statuses, configured)
     response.partitions_by_user_endpoint = endpoints
     if present is not None:

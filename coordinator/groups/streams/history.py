@@ -11,6 +11,7 @@ from muster.coordinator.groups.common.epoch_history import changed_topics
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.streams import restoration
 from muster.coordinator.groups.streams.group import STREAMS, StreamsGroup
 from muster.coordinator.groups.streams.internal_topics import Status
 from muster.coordinator.groups.streams.member import Position, StreamsMember
@@ -151,6 +152,12 @@ def _without_topics(topology: Topology | None, image: TopicsImage) -> list[str]:
 def shut_down(step: Step, group: StreamsGroup, member: StreamsMember) -> None:
     """Report that this member had an error, and wants the whole application to end."""
     step.event(events.APPLICATION_SHUTDOWN, group.group_id, member=member.facts(_session_ms(step, group)))
+
+
+def offsets_reported(step: Step, group: StreamsGroup, member: StreamsMember) -> None:
+    """Report which tasks of this member lack state, and which ones are restored, by the offsets that it reported."""
+    if member.restoring:
+        restoration.reported(step, group, member, member.facts(_session_ms(step, group)))
 
 
 def freed(step: Step, group: StreamsGroup, position: Position) -> None:

@@ -5,7 +5,7 @@ Kafka: StreamsGroupMember, MemberState of streams groups.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.groups.common.events import MemberFacts, Trigger
 from muster.coordinator.groups.streams.tasks import NOT_ANY, Held
@@ -78,9 +78,9 @@ class RevocationTimer(Due):
 
 
 class StreamsMember(Due):
-    """One member, which is also the deadline of its session."""
+    """One member, which is also the deadline of its session. `restoring` is kept by `restoration`."""
 
-    __slots__ = ("description", "member_id", "position", "revocation")
+    __slots__ = ("description", "member_id", "position", "restoring", "revocation")
 
     kind = SESSION
 
@@ -89,6 +89,7 @@ class StreamsMember(Due):
         self.member_id = member_id
         self.description = NOBODY
         self.position = START
+        self.restoring: dict[Any, Any] = {}
         self.revocation = RevocationTimer(group_id, member_id)
 
     def is_reconciled(self, epoch: int) -> bool:

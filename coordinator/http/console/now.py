@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from muster.coordinator.history.words import many, plural, seconds, short
-from muster.coordinator.http.described_groups import CLASSIC, SHARE, Description, pending_revocations
+from muster.coordinator.http.described_groups import CLASSIC, SHARE, STREAMS, Description, pending_revocations
+from muster.coordinator.http.described_tasks import task_lines
 from muster.coordinator.http.live_groups import LiveGroup
 
 
@@ -43,6 +44,7 @@ def sentences(found: Description, live: LiveGroup, doing: Doing, sizes: Mapping[
         *_waiting(found, doing),
         *_silent(found, doing),
         *pending_revocations(found),
+        *(f"{line}." for line in task_lines(found.members)),
         *_without_owner(found, sizes),
     ]
     lines += _lag(found, live)
@@ -52,6 +54,7 @@ def sentences(found: Description, live: LiveGroup, doing: Doing, sizes: Mapping[
 
 def _state(found: Description) -> str:
     count = plural(len(found.members), "member")
+    unit = "active task" if found.type == STREAMS else "partition"
     if not found.members:
         return "The group has no members: nobody reads."
     if found.state == "PreparingRebalance":
@@ -59,7 +62,7 @@ def _state(found: Description) -> str:
     if found.state == "CompletingRebalance":
         return f"A rebalance is in progress: {count} joined, and the leader computes the assignment."
     if found.state in ("Assigning", "Reconciling"):
-        return f"Epoch {found.epoch} is in progress: {count} move to their new partitions."
+        return f"Epoch {found.epoch} is in progress: {count} move to their new {unit}s."
     owned = sum(len(rows) for one in found.members for rows in (one.assignment or {}).values())
     has = "has" if len(found.members) == 1 else "have"
     if found.type == SHARE:
@@ -68,7 +71,7 @@ def _state(found: Description) -> str:
         }
         shares = "shares" if len(found.members) == 1 else "share"
         return f"The group is {found.state}: {count} {shares} {plural(len(places), 'partition')}."
-    return f"The group is {found.state}: {count} {has} {plural(owned, 'partition')}."
+    return f"The group is {found.state}: {count} {has} {plural(owned, unit)}."
 
 
 def _waiting(found: Description, doing: Doing) -> list[str]:

@@ -146,7 +146,7 @@ def _group_view(
     reports: Sequence[str],
 ) -> Row:
     found = make()
-    owned = {topic for one in found.members for topic in one.assignment or ()}
+    owned = {topic for one in found.members for topic in one.partitions}
     sizes = {topic: known[topic].size for topic in owned if topic in known}
     says = {one["member"]: one for one in clients(reports) if one["group"] == found.group}
     members = []

@@ -156,4 +156,4 @@ def test_every_kind_and_cause_is_documented() -> None:
     text = DOCUMENT.read_text()
     missing = [word for word in (*kinds(), *events.WORDS) if f"`{word}`" not in text]
     assert missing == []
-    assert len(kinds()) == 32
+    assert len(kinds()) == 34

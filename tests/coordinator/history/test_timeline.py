@@ -137,6 +137,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     events.TOPICS_NOT_READY: {"topology_epoch": 0, "code": 1, "detail": "Source topics t are missing.",
                               "subtopologies": ["0", "1"]},
     events.TOPICS_READY: {"topology_epoch": 0, "took_ms": 2_000},
+    events.TASKS_RESTORING: {"member": MEMBER, "count": 7, "tasks": [
+        {"task": "0_1", "role": "active", "behind": 120}, *[{"task": "0_2", "role": "standby", "behind": 1}] * 6]},
+    events.TASKS_RESTORED: {"member": MEMBER, "count": 1, "tasks": [
+        {"task": "0_1", "role": "active", "took_ms": 5_000, "behind": 120}]},
     events.APPLICATION_SHUTDOWN: {"member": MEMBER},
     events.OFFSETS_DELETED: {"cause": events.ASKED, "topics": {"t": [0, 1]}},
     events.OFFSETS_EXPIRED: {"topics": {"t": [0, 1]}},
@@ -190,6 +194,13 @@ def test_every_kind_of_event_has_a_line() -> None:
         "the topics of the application are not ready for subtopologies 0, 1: Source topics t are missing."
     )
     assert words["topics_ready"] == "the topics of the application are ready after 2 s: topology 0"
+    assert words["tasks_restoring"] == (
+        f"{name} restores the active task 0_1 (120 records behind){', the standby task 0_2 (1 record behind)' * 4} and "
+        "2 more"
+    )
+    assert (
+        words["tasks_restored"] == f"{name} has restored the active task 0_1 (5 s after it got the task; 120 records)"
+    )
     assert words["application_shutdown"] == f"{name} had an error, and asked all members to end the application"
     assert words["member_away"].endswith("has gone and will be back: its partitions are kept for 10 s")
     assert words["epoch_bumped"] == "epoch 4 begins in Stable: left"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from itertools import pairwise
 from pathlib import Path
@@ -14,13 +15,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
+from muster.coordinator.groups.common.events import TASKS_RESTORED
 from muster.pipeline.episodes.claims import OF_STREAMS
 from muster.pipeline.explain.answer import Span, answer, json_of, text_of
 from muster.pipeline.explain.inputs import Log, inputs_of, last_ms, log_of_path
 from muster.pipeline.frames import in_this_process
-from muster.pipeline.schema import DECODED
+from muster.pipeline.schema import DECODED, RAW
 from muster.pipeline.tables.build import build
-from muster.pipeline.tables.inputs import Inputs
+from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events
 from muster.pipeline.tables.stream_states import MADE, stream_tables
 from muster.pipeline.wanted import Wanted
 from muster.pipeline.whatif.job import what_if
@@ -139,6 +141,10 @@ def test_explain_says_which_tasks_nobody_had_and_which_topic_is_missing(log: Log
     found = [*text_of(late)]
     assert "1 time in which nobody had a task" in found
     assert any(line.endswith("after 7 s: muster got it") for line in found)
+    late = count._replace(tasks=({**count.tasks[0], "role": "standby", "restored_ms": 65_000},))
+    found = [*text_of(late)]
+    assert "1 time in which a member restored the state of a task" in found
+    assert any(line.endswith("at muster: it took at most 1 min 5 s") for line in found)
 
 
 def test_the_what_if_has_no_streams_groups(log: Log) -> None:
@@ -163,6 +169,13 @@ def test_a_later_part_of_the_log_begins_with_the_last_state(log: Log) -> None:
 # ---- made by hand, also for Spark
 
 
+def restored(at_ms: int, member: str, **row: Any) -> dict[str, Any]:
+    """The record of an event: a member has restored a task."""
+    value = {"v": 1, "kind": TASKS_RESTORED, "group": "g", "time": at_ms, "count": 1, "tasks": [row]}
+    value["member"] = {"member": member, "client_id": member}
+    return {"topic": EVENTS_TOPIC, "partition": 0, "offset": 0, "key": b"g", "value": json.dumps(value).encode()}
+
+
 def made(engine: Engine) -> dict[str, DataFrame]:
     log = Written({"0": ("lines",)})
     log.member("a").epoch(1).has("a", active="0/0+1")
@@ -170,7 +183,12 @@ def made(engine: Engine) -> dict[str, DataFrame]:
     log.at(2_000).has("a", active="0/0")
     log.at(2_500).has("b", active="0/1")
     rows = engine.frame(pa.Table.from_pylist(log.decoded("g"), DECODED))
-    return stream_tables(Inputs(rows))
+    done = [
+        restored(2_400, "b", task="0_1", role="warmup", took_ms=1_400, behind=9),
+        restored(9_000, "b", task="0_1", role="active", took_ms=5_000, behind=9),
+        restored(9_000, "a", task="0_1", role="active", took_ms=7_000, behind=9),  # it has not this task any more
+    ]
+    return stream_tables(Inputs(rows, events(engine.frame(pa.Table.from_pylist(done, RAW)))))
 
 
 def test_a_warm_up_becomes_the_active_task(engine: Engine) -> None:
@@ -182,5 +200,8 @@ def test_a_warm_up_becomes_the_active_task(engine: Engine) -> None:
         (1, "warmup", "b", 1_000, 2_500, "role_changed", None),
         (1, "active", "b", 2_500, None, None, 500),
     ]
+    assert [(row["restored_ms"], row["role"]) for row in rows if row["restored_ms"] is not None] in (
+        [(1_400, "warmup"), (5_000, "active")], [(5_000, "active"), (1_400, "warmup")],
+    )  # fmt: skip
     (state,) = collected(made(engine)["topologies"])
     assert (state.state, state.from_ms, state.until_ms, state.missing) == ("ready", 0, None, None)

@@ -173,7 +173,7 @@ export function group({ place, query, repeat, signal, problem }, name) {
     const { offsets, view } = state;
     if (!offsets || !offsets.offsets.length) { show(parts.offsets, h("p", { class: "soft" }, "The group has committed no offsets.")); return; }
     const owners = new Map();
-    for (const member of view.members) for (const [topic, partitions] of Object.entries(member.assignment ?? {})) for (const one of partitions) owners.set(`${topic}\n${one}`, member.instance ?? member.client_id ?? short(member.member));
+    for (const member of view.members) for (const [topic, partitions] of Object.entries(member.reads ?? member.assignment ?? {})) for (const one of partitions) owners.set(`${topic}\n${one}`, member.instance ?? member.client_id ?? short(member.member));
     const ordered = [...offsets.offsets].sort((a, b) => (b.lag ?? -1) - (a.lag ?? -1)).slice(0, 200);
     const rows = ordered.map((row) => {
       const [read, written, left] = rates(row);

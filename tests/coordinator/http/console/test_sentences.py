@@ -54,6 +54,16 @@ def test_partitions_without_an_owner_and_members_without_partitions_are_named() 
     ]
 
 
+def test_members_of_a_streams_group_have_tasks_and_restore_them() -> None:
+    lacks = [{"task": "0_1", "role": "active", "behind": 9}]
+    one = Member("a", None, "a", "/10.0.0.1", {"0": [0, 1]}, standby={"1": [0]}, lacks=lacks)
+    assert sentences(described("Stable", one, kind="streams", epoch=4), live((0, 5, 5, 0)), {}, {})[:3] == [
+        "The group is Stable: 1 member has 2 active tasks.",
+        "a keeps standby copies of tasks 1:0.",
+        "a restores the active task 0_1 (9 records behind), as it last reported.",
+    ]
+
+
 def test_the_lag_comes_with_its_pace() -> None:
     found = described("Stable", member("a", orders=[0]))
     assert sentences(found, live((0, 10, 20, 10), (10_000, 110, 70, 5)), {}, {"orders": 1})[1] == (
