@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve try venv test simulate torture exactly-once lint format pipeline record-truth score bench conformance conformance-random conformance-pyspark pyspark-env lock sbom audit wheel clean
+.PHONY: help serve try venv test simulate torture exactly-once lint format pipeline record-truth score bench conformance conformance-random conformance-pyspark pyspark-env lock sbom audit docs-site wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -181,8 +181,20 @@ sbom: $(VENV)/.run $(SUPPLY)/.supply ## list what Muster ships with, as CycloneD
 audit: $(SUPPLY)/.supply ## ask the package registry for known vulnerabilities in what Muster ships with
 	@$(SUPPLY)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/explain.txt $(ARGS)
 
-lock: ## resolve the requirements anew (needs uv)
-	@for name in build run test try explain spark supply; do \
+# a venv of its own: what makes the site of docs/, and draws its pictures
+SITE := $(VENV)/site
+$(SITE)/.site: requirements/site.txt
+	@echo "setting up $(SITE) (the site of the docs)" >&2
+	@$(PYTHON) -m venv $(SITE)
+	@$(SITE)/bin/python -m pip --disable-pip-version-check --no-input -q install --require-hashes -r requirements/site.txt
+	@touch $@
+
+docs-site: $(VENV)/.spark $(SITE)/.site ## make the site of docs/ in dist/site, for a browser without a network
+	@$(BIN)/python -m tools.site --programs $(SITE)/bin $(ARGS)
+
+# resolves the requirements anew; needs uv
+lock:
+	@for name in build run test try explain spark supply site; do \
 	  uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-emit-index-url --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 
