@@ -20,6 +20,7 @@ import time
 from muster.conform import catalogue
 from muster.conform.player import tcp
 from muster.conform.player.brokers import connect
+from muster.conform.player.releases import rewritten
 from muster.conform.player.story import Story
 
 UNLESS_SAID = {
@@ -74,7 +75,7 @@ def scaled(key: str, value: str, scale: float) -> str:
 
 def record(story: Story, text: str) -> None:
     """Write the text of a story as it went into its file."""
-    pathlib.Path(story.path).write_text(text, encoding="utf-8")
+    pathlib.Path(story.path).write_text(rewritten(story.source, text), encoding="utf-8")
 
 
 async def run(args: argparse.Namespace, stories: list[Story]) -> int:

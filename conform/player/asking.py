@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from muster.conform.player.fields import message_of
+from muster.conform.player.kafka_codec import highest
 from muster.conform.player.stage import Actor, Stage, by_topic, bytes_of, null_or, pairs, stretched, subscription
 from muster.conform.player.story import Body
 
@@ -19,6 +21,15 @@ def verb(name: str) -> Callable[[Verb], Verb]:
         return function
 
     return register
+
+
+@verb("ask")
+def ask(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    """ask API v3 Field=value ...: any API; its answer is shown field by field."""
+    api, text = rest
+    body = message_of(stage, api, text)
+    stage.plain_bodies.add(id(body))
+    return api, highest(api), body
 
 
 KEEP = ("client", "type", "protocols", "session", "rebalance", "instance", "topics")

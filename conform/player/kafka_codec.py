@@ -53,7 +53,8 @@ def is_flexible(message: str, version: int) -> bool:
     return in_range(MESSAGES[message]["flexibleVersions"], version)
 
 
-def _default(field: Spec) -> Any:
+def default_of(field: Spec) -> Any:
+    """The value of a field that a message does not have."""
     if "default" in field:
         value = field["default"]
         if value == "null":
@@ -110,9 +111,9 @@ class _Encoder:
         for field in fields:
             if not in_range(field["versions"], self.version):
                 continue
-            value = values.get(field["name"], _default(field))
+            value = values.get(field["name"], default_of(field))
             if in_range(field.get("taggedVersions"), self.version):
-                if value != _default(field):
+                if value != default_of(field):
                     tagged.append((field["tag"], self.value(field, field["type"], value)))
                 continue
             out += self.value(field, field["type"], value)
@@ -186,7 +187,7 @@ class _Decoder:
         out: dict[str, Any] = {}
         tags: dict[int, Spec] = {}
         for field in fields:
-            out[field["name"]] = _default(field)
+            out[field["name"]] = default_of(field)
             if not in_range(field["versions"], self.version):
                 continue
             if in_range(field.get("taggedVersions"), self.version):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import re
 import uuid
 from collections.abc import Generator
 
@@ -92,7 +93,7 @@ def ask(stage: Stage, names: list[str], word: str, rest: str, expect: list[str] 
     came: list[Reply] = []
     for name in names:
         actor = stage.actor(name)
-        args, extra = split_args(rest)
+        args, extra = split_args(rest) if word != "ask" else asked_version(rest)
         now = None
         if expect is not None:  # the last request of the step brings out whatever else is due
             now = [name] if name in expect else []
@@ -109,6 +110,14 @@ def ask(stage: Stage, names: list[str], word: str, rest: str, expect: list[str] 
         came += yield from send(stage, actor, request, args, extra, now, others_follow=name != names[-1])
     answered = {r.actor for r in came}
     return say(stage, came) + [f"    {name} waiting" for name in names if name not in answered]
+
+
+def asked_version(rest: str) -> tuple[dict[str, str], list[str]]:
+    """`API v3 fields`: the version, and the API and the fields as they are."""
+    found = re.fullmatch(r"(\w+)(?: v(\d+))?(?: (.*))?", rest)
+    if found is None:
+        raise ValueError(f"what is asked? {rest}")
+    return {"v": found[2]} if found[2] else {}, [found[1], found[3] or ""]
 
 
 def needs_id(actor: Actor, args: dict[str, str]) -> bool:
@@ -132,5 +141,6 @@ def send(
     if args.get("unheard") == "yes":
         stage.unheard.add(id(body))
     client_id, once = null_or(actor.settings["client"]), args.get("once") == "yes"
-    replies = yield Send(actor.name, api, int(args.get("v", version)), client_id, body, expect, once, others_follow)
+    number, is_named = int(args.get("v", version)), "v" in args
+    replies = yield Send(actor.name, api, number, client_id, body, expect, once, others_follow, is_named)
     return list(replies or [])

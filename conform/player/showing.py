@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from muster.conform.player import kafka_codec as codec
 from muster.conform.player import showing_share_records, showing_shares, showing_streams, showing_transactions
+from muster.conform.player.fields import learn, text_of_answer
 from muster.conform.player.stage import UUID, Actor, Stage, assignment_text, bytes_text, error_name, named, repr_text
 from muster.conform.player.story import Body, Reply
 
@@ -309,7 +310,9 @@ def assignment_of(stage: Stage, raw: bytes) -> dict[str, list[int]]:
 def absorb(stage: Stage, reply: Reply) -> None:
     """Remember what a client would remember of a reply."""
     actor, body = stage.actor(reply.actor), reply.body
-    if reply.api == "JoinGroup":
+    if id(reply.request) in stage.plain_bodies:
+        learn(stage, body)
+    elif reply.api == "JoinGroup":
         reply.new_id = body["MemberId"] != reply.request["MemberId"] and stage.learn(actor, body["MemberId"])
         if body["ErrorCode"] in (0, 79) and body["MemberId"]:
             actor.member = body["MemberId"]
@@ -334,6 +337,13 @@ def absorb(stage: Stage, reply: Reply) -> None:
         raise ValueError(f"throttled: {body}")
 
 
+def text_of(stage: Stage, reply: Reply) -> str:
+    """The text of a reply: by its request word, or field by field."""
+    if id(reply.request) in stage.plain_bodies:
+        return f"{reply.api} {text_of_answer(stage, reply.api, reply.version, reply.body)}"
+    return SHOW[reply.api](stage, stage.actor(reply.actor), reply)
+
+
 def say(stage: Stage, replies: Iterable[Reply]) -> list[str]:
     for reply in replies:
         absorb(stage, reply)
@@ -344,7 +354,7 @@ def say(stage: Stage, replies: Iterable[Reply]) -> list[str]:
     lines = [
         (
             (order.index(r.actor), asked.get(id(r.request), 0)),
-            f"    {r.actor} <- {SHOW[r.api](stage, stage.actor(r.actor), r)}",
+            f"    {r.actor} <- {text_of(stage, r)}",
         )
         for r in replies
     ]

@@ -10,7 +10,9 @@ import dataclasses
 import pathlib
 from typing import Any
 
-HEADERS = ("broker", "topics", "own-topics", "group", "defaults", "tags")
+from muster.conform.player.releases import Release, release_of, text_of
+
+HEADERS = ("broker", "topics", "own-topics", "group", "defaults", "tags", "since")
 
 Body = dict[str, Any]
 """A message as a dict with Kafka's field names."""
@@ -34,6 +36,8 @@ class Send:
     """The first answer counts, also one that means "not ready yet"."""
     others_follow: bool = False
     """Other actors of the step send after this one, whose reply may wait for theirs."""
+    named: bool = True
+    """The story names the version. Otherwise a client takes the newest one that the broker has too."""
 
 
 @dataclasses.dataclass
@@ -90,15 +94,20 @@ class Step:
 
 
 class Story:
-    """One story file: its headers, and its `items`: lines of text kept as they are, and Steps."""
+    """One story file as of a release of Kafka (default: the newest): its headers, and its `items`: lines of text kept
+    as they are, and Steps. `text` has the outcomes of that release alone, `source` is the file's text.
+    """
 
-    def __init__(self, path: str, text: str) -> None:
-        self.path, self.text = path, text
+    def __init__(self, path: str, source: str, release: Release | None = None) -> None:
+        text = text_of(source, release)
+        self.path, self.source, self.text = path, source, text
         self.name = pathlib.Path(path).stem
         self.group = "g"
         self.broker: dict[str, str] = {}
         self.defaults: dict[str, str] = {}
         self.tags: list[str] = []
+        self.since: Release | None = None
+        """The first release that has all requests of the story; None: each release of `RELEASES` has them."""
         self.items: list[str | Step] = []
         topics: dict[str, str] = {}
         own_topics: dict[str, str] = {}
@@ -114,6 +123,8 @@ class Story:
                 word, _, rest = line.partition(" ")
                 if word == "group":
                     self.group = rest.strip()
+                elif word == "since":
+                    self.since = release_of(rest.strip())
                 elif word == "tags":
                     self.tags = rest.split()
                 else:
