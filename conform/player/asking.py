@@ -28,7 +28,7 @@ def ask(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> As
     """ask API v3 Field=value ...: any API; its answer is shown field by field."""
     api, text = rest
     body = message_of(stage, api, text)
-    stage.plain_bodies.add(id(body))
+    stage.shown_by_field.add(id(body))
     return api, highest(api), body
 
 

@@ -1,8 +1,8 @@
 """Any message as the text of a story, and back: `Topics=[{Name=o NumPartitions=2}]`. Fields that have their default are
 left out. So a story can ask any API without a request word of its own.
 
-What each server has of its own is not shown: addresses, the cluster's id, throttle times. A broker's id is `node`, a
-time of day is `time`, topic ids are the names of their topics, and own topics have their names in the story.
+What each server has of its own is not shown: addresses, the cluster's id, throttle times. A broker's id is `node`,
+and a time of day is `time`. Topic ids are the names of their topics.
 """
 
 from __future__ import annotations

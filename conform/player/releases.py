@@ -1,7 +1,7 @@
 """A story over the releases of Kafka: what its steps brought in older releases stands below their outcomes.
 
-A story file has the outcomes of the newest release. `  until 4.3` and the outcome lines below it are what 4.3 and older
-releases answered; of several such blocks the one counts that is the nearest. The header `since 4.2` means that a
+A story file has the outcomes of the newest release. Outcome lines below `  until 4.3` are the answers of 4.3 and older
+releases. Of several such blocks the nearest one counts. The header `since 4.2` means that a
 request of the story did not exist before 4.2. Opens no file.
 """
 
@@ -46,7 +46,7 @@ def text_of(text: str, release: Release | None = None) -> str:
 
 
 def merged(texts: Mapping[Release, str]) -> str:
-    """One story from the plain texts of the newest release and of older ones, in which each step is the same."""
+    """One story from the plain texts of releases, in which each step is the same."""
     releases = sorted(texts, reverse=True)
     rows = {release: dict(enumerate(_steps(texts[release]))) for release in releases}
     out: list[str] = []

@@ -310,7 +310,7 @@ def assignment_of(stage: Stage, raw: bytes) -> dict[str, list[int]]:
 def absorb(stage: Stage, reply: Reply) -> None:
     """Remember what a client would remember of a reply."""
     actor, body = stage.actor(reply.actor), reply.body
-    if id(reply.request) in stage.plain_bodies:
+    if id(reply.request) in stage.shown_by_field:
         learn(stage, body)
     elif reply.api == "JoinGroup":
         reply.new_id = body["MemberId"] != reply.request["MemberId"] and stage.learn(actor, body["MemberId"])
@@ -339,7 +339,7 @@ def absorb(stage: Stage, reply: Reply) -> None:
 
 def text_of(stage: Stage, reply: Reply) -> str:
     """The text of a reply: by its request word, or field by field."""
-    if id(reply.request) in stage.plain_bodies:
+    if id(reply.request) in stage.shown_by_field:
         return f"{reply.api} {text_of_answer(stage, reply.api, reply.version, reply.body)}"
     return SHOW[reply.api](stage, stage.actor(reply.actor), reply)
 

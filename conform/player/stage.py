@@ -73,9 +73,9 @@ class Stage:
         self.sent: list[Body] = []  # bodies, in the order of sending
         self.draw: Callable[[], uuid.UUID] = uuid.uuid4
         self.unheard: set[int] = set()  # id() of bodies whose answers are lost.
-        self.node = -1  # the id of a broker, once a story has asked for brokers
-        self.fetch_session = 0  # the id of the newest fetch session
-        self.plain_bodies: set[int] = set()  # id() of bodies whose answers are shown field by field
+        self.node = -1
+        self.fetch_session = 0
+        self.shown_by_field: set[int] = set()  # id() of bodies.
 
     def actor(self, name: str) -> Actor:
         """The actor of this name."""

@@ -94,8 +94,10 @@ class Step:
 
 
 class Story:
-    """One story file as of a release of Kafka (default: the newest): its headers, and its `items`: lines of text kept
-    as they are, and Steps. `text` has the outcomes of that release alone, `source` is the file's text.
+    """One story file as of a release of Kafka (default: the newest): its headers and its `items`.
+
+    Items are Steps, and lines of text that are kept as they are. `text` has the outcomes of that release alone.
+    `source` is the text of the file.
     """
 
     def __init__(self, path: str, source: str, release: Release | None = None) -> None:
