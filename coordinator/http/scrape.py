@@ -14,14 +14,19 @@ from starlette.requests import Request
 from muster.coordinator.server.exposition import OPEN_METRICS, TEXT, Lines, Metric, exposition
 
 Collect = Callable[[], Awaitable[Sequence[Metric | Lines]]]
+Keep = Callable[[bytes], bytes]
+"""Returns the lines of a part that a user may see."""
 
 
 class Scrapes:
     """See the module."""
 
-    def __init__(self, collect: Collect) -> None:
-        """`collect` returns the present metrics. It may raise Failure."""
+    def __init__(self, collect: Collect, keeps: Callable[[Any], Keep | None] = lambda _: None) -> None:
+        """`collect` returns the present metrics. It may raise Failure. `keeps` gets the scope of a request. Its result
+        None means that the sender sees all lines.
+        """
         self._collect = collect
+        self._keeps = keeps
         self._making: dict[bool, asyncio.Task[list[bytes]]] = {}
         """The text that is made now, by whether it is for OpenMetrics."""
 
@@ -34,6 +39,13 @@ class Scrapes:
             making.add_done_callback(lambda _: self._making.pop(is_open, None))
         # a client that disconnects does not end what others wait for
         parts = await asyncio.shield(making)
+        keep = self._keeps(request.scope)
+        if keep is not None:
+            kept = []
+            for part in parts:
+                kept.append(keep(part))
+                await _next_iteration()
+            parts = kept
         return _InParts(parts, OPEN_METRICS if is_open else TEXT)
 
     async def _make(self, *, is_open: bool) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from starlette.routing import BaseRoute, Route
 
@@ -15,7 +16,8 @@ from muster.coordinator.http.console.routes import Console
 from muster.coordinator.http.console.server_source import ServerSource
 from muster.coordinator.http.door import Door
 from muster.coordinator.http.probes import probes
-from muster.coordinator.http.scrape import Collect, Scrapes
+from muster.coordinator.http.scrape import Collect, Keep, Scrapes
+from muster.coordinator.http.sight import seen_lines
 from muster.coordinator.http.users import DoorUsers
 from muster.coordinator.http.watch import Watch
 from muster.coordinator.server import THIS_MACHINE, Serve, Server, serve
@@ -30,7 +32,12 @@ def door_of(
     more: Sequence[BaseRoute] = (),
 ) -> Door:
     """The door of a process. `current` returns its server, if there is one now; `more`: further routes."""
-    routes = [*probes(current), Route("/metrics", Scrapes(collect).answer), *more]
+
+    def keeps(scope: Any) -> Keep | None:
+        server = current()
+        return None if server is None else seen_lines(server, scope)
+
+    routes = [*probes(current), Route("/metrics", Scrapes(collect, keeps).answer), *more]
     clock = THIS_MACHINE.clock()
     if address.figures_only:
         return Door(clock, address, routes)

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from muster.coordinator.http.users import Looking
-from muster.coordinator.security.authorizer import AllowAll, Operation
+from muster.coordinator.security.authorizer import AllowAll, Operation, ResourceType
+from muster.coordinator.server.exposition import labels_of
 from muster.coordinator.server.server import Server
 
 Sees = Callable[[str], bool]
 """Whether a name is seen."""
 MAX_NAMES: Final = 10_000
 """The most names whose answer is remembered."""
+_NAMED: Final = {"consumergroup": ResourceType.GROUP, "group": ResourceType.GROUP, "topic": ResourceType.TOPIC}
+"""The labels of metrics that name a group or a topic."""
 
 
 def sight(server: Server, scope: Any, resource_type: int) -> Sees | None:
@@ -39,3 +42,22 @@ def sight(server: Server, scope: Any, resource_type: int) -> Sees | None:
         return found
 
     return sees
+
+
+def seen_lines(server: Server, scope: Any) -> Callable[[bytes], bytes] | None:
+    """What keeps the lines of a scrape about the groups and topics that the sender sees. None means all lines.
+
+    A figure of several groups without a name is not kept: it counts groups that the sender does not see.
+    """
+    sights = {label: sight(server, scope, what) for label, what in _NAMED.items()}
+    if None in sights.values():
+        return None
+
+    def is_seen(line: str) -> bool:
+        return all(sees(value) for name, value in labels_of(line) if (sees := sights.get(name)) is not None)
+
+    def kept(part: bytes) -> bytes:
+        lines = part.decode().split("\n")[:-1]  # a name may have other ends of lines
+        return "".join(f"{line}\n" for line in lines if line.startswith("#") or is_seen(line)).encode()
+
+    return kept

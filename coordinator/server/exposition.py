@@ -103,8 +103,12 @@ def escaped(value: str) -> str:
 def unescaped(line: str) -> tuple[list[tuple[str, str]], float]:
     """The labels and the value of a line."""
     named, _, value = line.rpartition(" ")
-    labels = [(name, _ESCAPES.sub(lambda found: _ESCAPED[found[0]], text)) for name, text in _LABEL.findall(named)]
-    return labels, float(value)
+    return labels_of(named), float(value)
+
+
+def labels_of(line: str) -> list[tuple[str, str]]:
+    """The labels of a line, with those of its exemplar."""
+    return [(name, _ESCAPES.sub(lambda found: _ESCAPED[found[0]], text)) for name, text in _LABEL.findall(line)]
 
 
 def exposition(metrics: Iterable[Metric | Lines], *, is_open: bool = False) -> Job[list[bytes]]:

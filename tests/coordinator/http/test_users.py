@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import pytest
@@ -129,6 +130,12 @@ async def test_a_user_sees_only_the_groups_and_topics_that_it_may_describe(monke
                 assert headers is admin or shown == names, path
             assert (await read("/console/about", headers))["groups"] == len(names)
             assert (await read("/console/groups", headers))["total"] == len(names)
+            for accept in ("text/plain", "application/openmetrics-text"):
+                text = await read("/metrics", {**headers, "Accept": accept})
+                named = set(re.findall(r'\b(?:group|consumergroup|topic)="(.*?)"', text))
+                assert named & {"seen", "hidden"} == names
+                assert headers is admin or named == names
+                assert "muster_groups{" in text
         assert (await read("/console/topics/seen", guest))["groups"][0]["group"] == "seen"
         for path in (
             "/api/v1/groups/hidden", "/api/v1/groups/hidden/members", "/api/v1/groups/hidden/offsets",
