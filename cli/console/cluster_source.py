@@ -20,7 +20,7 @@ from muster.cli.console.past import PastRebalances
 from muster.client.connection import RequestFailed
 from muster.client.event_reader import OF_GROUPS
 from muster.client.fetch import fetch_ranges, fetched
-from muster.client.kafka_client import KafkaClient
+from muster.client.kafka_client import NO_TOPIC, KafkaClient
 from muster.client.kept_client import KeptClient
 from muster.client.list_offsets import EARLIEST, LATEST, Lookup, end_offsets, offsets_at
 from muster.client.security import ClientSecurity
@@ -255,6 +255,7 @@ class _Follower:
             self._topic = OFFSETS
             self._inference = InferredEvents(_names(client))
         if self._topic not in known:
+            _check_seen(client)
             return []
         places = [(self._topic, one.partition_index) for one in known[self._topic].partitions]
         ends, starts = end_offsets(client, places), offsets_at(client, places, EARLIEST)
@@ -318,6 +319,13 @@ class _Follower:
         self._position[partition] = max(self._position.get(partition, 0), last + 1)
 
 
+def _check_seen(client: KafkaClient) -> None:
+    """Raises RequestFailed if the offsets log exists, or may exist, and this user may not see it."""
+    why = client.topic_error(OFFSETS)
+    if why != NO_TOPIC:
+        raise RequestFailed(f"events are inferred from {OFFSETS}, but {why}")
+
+
 def _names(client: KafkaClient) -> dict[str, str]:
     return {as_text(one.topic_id): name for name, one in client.topics(None).items()}
 
@@ -354,6 +362,7 @@ def _range(
     """The group's partition of a topic, the offsets of a time, and whether they are cut."""
     known = client.topics([topic]).get(topic)
     if known is None:
+        _check_seen(client)
         return 0, (0, 0), False
     partition = group_partition(group, len(known.partitions))
     place = topic, partition

@@ -1,4 +1,4 @@
-"""The console in a headless Chromium, while real clients rebalance: over Muster, and over a Kafka with 200 groups."""
+"""The console of a server in a headless Chromium, while real clients rebalance."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import asyncio
 import json
 import os
 import urllib.request
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 
 from tests.conformance.browser import Page, browsing, chromium
 from tests.conformance.packages import kept, npm_package
 from tests.e2e.aio import consuming, producing
 from tests.e2e.ledger import eventually
 from tests.support.consumers import stopped
-from tests.support.servers import QUICK, KafkaServer, MusterServer, ServerProcess
+from tests.support.servers import QUICK, MusterServer
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="needs Chromium")
 AXE = "axe-core@4.14.1"
@@ -52,23 +52,6 @@ async def findings(page: Page, axe: str) -> list[str]:
         await page.js("axe.run(document, {resultTypes: ['violations']}).then((one) => JSON.stringify(one.violations))")
     )
     return [f"{one['id']}: {one['help']}: {[node['html'][:200] for node in one['nodes'][:3]]}" for one in found]
-
-
-@asynccontextmanager
-async def console_over(server: ServerProcess) -> AsyncIterator[str]:
-    """The address of `muster console` over a server."""
-    program = MusterServer(server.workdir).executable
-    process = await asyncio.create_subprocess_exec(
-        program, "console", "--bootstrap-server", server.bootstrap, "--http", "127.0.0.1:0",
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    assert process.stdout is not None
-    line = (await process.stdout.readline()).decode()
-    try:
-        yield line.split()[-1].rstrip("/")
-    finally:
-        process.terminate()
-        assert await process.wait() == 0
 
 
 async def door_of(server: MusterServer) -> str:
@@ -296,49 +279,5 @@ async def test_an_event_is_on_the_page_within_a_fifth_of_a_second(tmp_path: Path
             assert len(late) > 20
             print(f"an event is on the page after {late[len(late) // 2]} ms; at most {late[-1]} ms")
             assert late[len(late) // 2] <= 200
-    finally:
-        server.stop()
-
-
-async def test_a_console_over_a_kafka_with_200_groups(tmp_path: Path, axe: str) -> None:
-    server = KafkaServer(tmp_path / "kafka", {"group.initial.rebalance.delay.ms": "0", "num.partitions": "6",
-                                              "offsets.topic.num.partitions": "10"})  # fmt: skip
-    server.start()
-    try:
-        async with AsyncExitStack() as clients:
-            producer = await clients.enter_async_context(producing(server.bootstrap))
-            for number in range(60):
-                await producer.send_and_wait("orders", b"x", partition=number % 6)
-            for number in range(198):
-                consumer = AIOKafkaConsumer(bootstrap_servers=server.bootstrap, group_id=f"idle-{number:03}",
-                                            enable_auto_commit=False)  # fmt: skip
-                await consumer.start()
-                place = TopicPartition("orders", number % 6)
-                consumer.assign([place])
-                await consumer.commit({place: number % 10})
-                await consumer.stop()
-            first = await clients.enter_async_context(
-                consuming(server.bootstrap, "orders", group_id="checkout", client_id="one")
-            )
-            await clients.enter_async_context(
-                consuming(server.bootstrap, "orders", group_id=HOSTILE, client_id=HOSTILE)
-            )
-            base = await clients.enter_async_context(console_over(server))
-            page = await clients.enter_async_context(browsing())
-            await page.size(*WIDTHS[-1])
-            await page.open(f"{base}/#/?order=members")
-            await page.until(f"{row_of('checkout')} && {row_of(HOSTILE)}")
-            assert "200 in all" in await page.js("document.querySelector('caption').textContent")
-            await page.open(f"{base}/#/groups/checkout")
-            await page.until("document.querySelector('#events li')")
-            second = await clients.enter_async_context(
-                consuming(server.bootstrap, "orders", group_id="checkout", client_id="two")
-            )
-            await asyncio.gather(first.getmany(timeout_ms=500), second.getmany(timeout_ms=500))
-            await page.until("document.querySelectorAll('#chart .hold').length >= 2")
-            kinds = await follow_events(page, base, "checkout")
-            assert kinds.count("rebalance_completed") == 2
-            assert (await fetched(f"{base}/console/about"))["inferred"]
-            await walk_through(page, base, axe, "kafka")
     finally:
         server.stop()

@@ -98,6 +98,8 @@ class Feed:
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
         self._used_ms = 0
+        self._has_begun = False
+        """Whether the newest events were read, so that later news follow these."""
         self._changed = asyncio.Event()
         """There may be new events."""
         self.failure: str | None = None
@@ -178,10 +180,10 @@ class Feed:
             await self._pause(max(REFRESH_MS, REST * (self._clock.mono_ms() - began_ms)))
 
     async def _refresh(self) -> None:
-        is_first = not self.live.at_ms
         await self._source.refresh(self.live)
-        if is_first:
+        if not self._has_begun:
             await self._source.run(self._take(await self._source.recent()))
+            self._has_begun = True
         self.failure = None
 
     async def _reading(self) -> None:

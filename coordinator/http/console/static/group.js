@@ -1,6 +1,6 @@
 // One group: what happens now, members by time, why it rebalanced, offsets, members, settings, events.
 
-import { act, get } from "./api.js";
+import { Failure, act, get } from "./api.js";
 import { DENSE, ask, cell, h, show, table } from "./dom.js";
 import { badge, catchUp, clock, day, duration, minute, number, owned, rate, short, spark } from "./format.js";
 import { chart } from "./chart.js";
@@ -82,7 +82,7 @@ export function group({ place, query, repeat, signal, problem }, name) {
   function go(changes) {
     Object.assign(state, { day: null, at: null, chosen: null }, changes);
     address();
-    loadHistory().then(() => (state.at ? explain() : null)).catch(problem);
+    loadHistory().then(() => (state.at ? explain() : null)).catch(unread);
   }
 
   function drawLanes() {
@@ -121,6 +121,11 @@ export function group({ place, query, repeat, signal, problem }, name) {
   }
 
   // ---- events
+
+  function unread(error) {
+    if (error instanceof Failure) show(parts.events, h("p", { class: "soft" }, error.message));
+    else problem(error);
+  }
 
   function drawEvents() {
     const rows = state.events.slice(-500).reverse().map((event) => line(event));
@@ -250,6 +255,6 @@ export function group({ place, query, repeat, signal, problem }, name) {
 
   addEventListener("resize", drawLanes, { signal });
   const hurry = repeat(5000, load);
-  loadHistory().then(() => (state.at ? explain() : null)).catch(problem);
+  loadHistory().then(() => (state.at ? explain() : null)).catch(unread);
   return { title: name, follows: name, news, hurry };
 }

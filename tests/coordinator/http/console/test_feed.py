@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.http.console.feed import POLL_MS, Feed
-from muster.coordinator.http.console.sources import StoredEvent
+from muster.coordinator.http.console.feed import POLL_MS, REFRESH_MS, Feed
+from muster.coordinator.http.console.sources import Refused, StoredEvent
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import at_once
 
@@ -17,6 +17,8 @@ class FakeSource:
     """A source whose events a test adds."""
 
     def __init__(self) -> None:
+        self.failures: list[str] = []
+        """Why the next reads of the newest events fail."""
         self.found: list[StoredEvent] = []
         self.changed: set[Callable[[], object]] = set()
 
@@ -27,7 +29,9 @@ class FakeSource:
         return at_once(job)
 
     async def recent(self) -> list[StoredEvent]:
-        return []
+        if self.failures:
+            raise Refused(self.failures.pop())
+        return [StoredEvent("0:1", {"time": 1, "kind": "group_emptied", "group": "g"})]
 
     async def news(self) -> list[StoredEvent]:
         found, self.found = self.found, []
@@ -83,4 +87,16 @@ async def test_a_user_gets_the_events_of_seen_groups_only() -> None:
     source.happens(1)
     assert await next_times(seeing.messages()) == [1]
     assert not blind._waiting
+    await feed.stop()
+
+
+async def test_events_that_could_not_be_read_at_first_are_read_later() -> None:
+    clock, source = ManualClock(1_000), FakeSource()
+    source.failures = ["the user may not read them"]
+    feed = Feed(source, clock)  # type: ignore[arg-type]  # a part of a source
+    await feed.ready()
+    assert (feed.failure, len(feed.events)) == ("the user may not read them", 0)
+    clock.advance(REFRESH_MS)
+    await some_turns()
+    assert (feed.failure, len(feed.events)) == (None, 1)
     await feed.stop()
