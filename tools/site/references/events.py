@@ -40,10 +40,10 @@ def _kinds(module: ModuleType) -> Iterator[str]:
     yield from ("| kind | facts |", "|---|---|")
     words = getattr(module, "WORDS")  # noqa: B009 - a module is not typed
     path = Path(ROOT, *module.__name__.split(".")[1:]).with_suffix(".py")
-    for one in constants(path):
+    for one in constants(path.read_text(encoding="utf-8")):
         value = vars(module)[one.name]
         if isinstance(value, str) and one.text and value not in words and "_" in value:
-            yield f"| `{value}` | {' '.join(one.text.split())} |"
+            yield f"| `{value}` | {one.text} |"
 
 
 def _causes(words: Mapping[str, str]) -> Iterator[str]:

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tools.site.references.docstrings import ROOT, constants, modules
+from tools.site.references.docstrings import ROOT, Constant, constants, modules
 
 FOLDERS: Final = ("coordinator", "postgres", "testcontrol", "protocol")
 NAME: Final = re.compile(r"_?(?:[A-Z_]*_)?(?:MOST|MAX|AT_ONCE|FEW|MANY|LARGE|LONGEST|KEPT)(?:_[A-Z_]+)?")
-_LINE: Final = re.compile(rf"(?m)^{NAME.pattern}\b")
-"""Only a module with such a line is parsed, because it takes seconds to parse all."""
+_NUMBER_BEGINS: Final = "(0123456789"
 _NUMBERS: Final = re.compile(r"[\d_ ()*+,<-]+")
 
 
@@ -35,19 +34,18 @@ def limits() -> Iterator[Limit]:
     """All limits, by module."""
     for path in modules(*FOLDERS):
         module = path.relative_to(ROOT).as_posix()
-        if not module.startswith("protocol/messages/") and _LINE.search(path.read_text(encoding="utf-8")):
-            for one in constants(path):
-                if NAME.fullmatch(one.name) and (one.value[0].isdigit() or one.value[0] == "("):
-                    yield Limit(module, one.name, _value(path, one.name), one.text)
+        if not module.startswith("protocol/messages/"):
+            for one in constants(path.read_text(encoding="utf-8")):
+                if NAME.fullmatch(one.name) and one.value[0] in _NUMBER_BEGINS:
+                    yield Limit(module, one.name, _value(path, one), one.text)
 
 
-def _value(path: Path, name: str) -> int | tuple[int, ...]:
+def _value(path: Path, one: Constant) -> int | tuple[int, ...]:
     """The value of a constant. Most are numbers, or products of numbers; only for others the module is imported."""
-    [source] = [one.value for one in constants(path) if one.name == name]
-    if _NUMBERS.fullmatch(source):
-        return eval(source)  # type: ignore[no-any-return] # noqa: S307 - only digits and signs
+    if _NUMBERS.fullmatch(one.value):
+        return eval(one.value)  # type: ignore[no-any-return] # noqa: S307 - only digits and signs
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    return getattr(importlib.import_module(f"muster.{module}"), name)  # type: ignore[no-any-return]
+    return getattr(importlib.import_module(f"muster.{module}"), one.name)  # type: ignore[no-any-return]
 
 
 def page() -> str:
@@ -59,6 +57,6 @@ def page() -> str:
         if home != package:
             package = home
             parts.append(f"\n## {package}/\n\n| limit | value | |\n|---|---|---|")
-        text = " ".join(one.text.split()).replace("|", r"\|")
+        text = one.text.replace("|", r"\|")
         parts.append(f"| `{Path(one.module).stem}.{one.name}` | {one.shown} | {text} |")
     return "\n".join(parts) + "\n"

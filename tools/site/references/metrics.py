@@ -15,7 +15,7 @@ from muster.coordinator.http import oldest_unread
 from muster.coordinator.server import group_figures, metrics
 from muster.coordinator.server.exposition import COUNTER, GAUGE, HISTOGRAM
 from muster.postgres import metrics as of_nodes
-from tools.site.references.docstrings import ROOT, parsed
+from tools.site.references.docstrings import ROOT
 
 _MODULES: Final = (metrics, group_figures, oldest_unread, reporting, of_nodes)
 _CALLS: Final = ("Metric", "single", "counter")
@@ -54,7 +54,7 @@ Names that begin with `muster_cluster_` need `--cluster`.
 def _of_calls() -> Iterator[Row]:
     for module in _MODULES:
         path = ROOT / f"{module.__name__.removeprefix('muster.').replace('.', '/')}.py"
-        for function in ast.walk(parsed(path)):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield from _of_function(function, vars(module))
 
