@@ -21,6 +21,7 @@ from muster.testcontrol.topics import NewRecord
 from tests.coordinator.http.doors import ask
 from tests.e2e.aio import consuming
 from tests.testcontrol.server import bootstrap, controlled
+from tools.site.references.metrics import rows
 
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "deploy" / "prometheus"
@@ -117,7 +118,7 @@ async def test_each_query_of_the_rules_and_of_the_dashboard_names_a_metric_that_
         await beside.stop()
     served = set(re.findall(r"(?m)^# TYPE (\w+)", text))
     # a node over PostgreSQL serves these too
-    served |= set(re.findall(r"(?m)^\| `(muster_cluster_\w+)`", (ROOT / "docs" / "metrics.md").read_text("utf-8")))
+    served |= {row.name for row in rows() if row.name.startswith("muster_cluster_")}
     named = {name.removesuffix("_bucket") for query in queries() for name in METRIC.findall(query)}
     assert len(queries()) == 31
     assert named - served == set()

@@ -25,6 +25,7 @@ from muster.pipeline.published import names_of
 from muster.pipeline.schema import DECODED, RAW
 from muster.pipeline.tables.schema import TABLES
 from muster.testing import faults, plugin
+from tools.site.references.metrics import rows
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RELEASED: Final = Path(__file__).with_name("public_names.txt")
@@ -56,10 +57,10 @@ def properties() -> Iterator[str]:
 
 
 def metrics() -> Iterator[str]:
-    """`muster_groups`, `muster_groups{type}`. A test with a server holds the page equal to the metrics."""
-    for name, labels in re.findall(r"(?m)^\| `(muster_\w+)` \| \w+ \|([^|]*)\|", page("metrics.md")):
-        yield name
-        yield from (f"{name}{{{label}}}" for label in re.findall(r"\w+", labels))
+    """`muster_groups`, `muster_groups{type}`. A test with servers compares these rows with the metrics."""
+    for row in rows():
+        yield row.name
+        yield from (f"{row.name}{{{label}}}" for label in row.labels)
 
 
 def events() -> Iterator[str]:

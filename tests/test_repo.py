@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import re
 import subprocess
 from collections.abc import Iterator
@@ -13,19 +12,6 @@ import pytest
 
 from bench.run import INSTALL
 from muster.coordinator.api.registry import SERVED
-from muster.coordinator.config import load
-from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.history.event_writer import HistorySettings
-from muster.coordinator.log.settings import LogSettings
-from muster.coordinator.net.settings import NetSettings
-from muster.coordinator.properties.lookup import MUSTER
-from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
-from muster.coordinator.runtime.share_coordinator.settings import ShareShardSettings
-from muster.coordinator.server.nodes.common import LeadershipSettings
-from muster.coordinator.share_state.core import ShareStateSettings
-from muster.coordinator.telemetry.reports import TelemetrySettings
-from muster.coordinator.topics.settings import TopicSettings
-from muster.coordinator.transactions.commands import TransactionSettings
 from muster.protocol.api import api
 from muster.version import VERSION
 from tests.conformance.parts import PARTS
@@ -92,11 +78,6 @@ def test_the_readme_lists_the_served_versions() -> None:
 def test_the_changelog_begins_with_this_version() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.findall(r"(?m)^## (\S+)$", text)[0] == VERSION
-
-
-def test_the_configuration_page_names_all_of_musters_own_properties() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert [name for name in MUSTER if f"`{name}`" not in text] == []
 
 
 def test_links_in_the_documents_lead_to_existing_files() -> None:
@@ -204,24 +185,6 @@ def test_the_prose_of_the_documents_is_at_most_120_columns_wide(capsys: pytest.C
 def test_tables_and_code_may_be_wider_than_prose() -> None:
     wide = "x" * 121
     assert prose.too_wide(f"a\n| {wide} |\n```\n{wide}\n```\n{wide}\n") == [(6, wide)]
-
-
-def test_the_configuration_page_lists_the_effective_properties() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    table = text.partition("## Properties that do something")[2].partition("## ")[0]
-    listed = re.findall(r"`([a-z][a-z.]+)`", table.partition("A topic's own")[0])
-    assert len(listed) == len(set(listed))
-    config = load()
-    rooms = (
-        *(LeadershipSettings, GroupSettings, LogSettings, NetSettings, HistorySettings, ShardSettings),
-        *(TopicSettings, TelemetrySettings),
-    )
-    of_late_rooms = (TransactionSettings, ShareStateSettings, ShareShardSettings)
-    later = {field.name.replace("_", ".") for room in of_late_rooms for field in dataclasses.fields(room)}
-    assert later <= config.effective  # although a server makes them when they are needed
-    for room in (*rooms, *of_late_rooms):
-        config.settings(room)
-    assert set(listed) == config.effective
 
 
 def test_the_image_is_built_from_all_folders_of_the_package() -> None:

@@ -57,7 +57,7 @@ def made_of(chosen: Chosen) -> Html:
         lines.append(table(columns, ((row["kind"], row["reason"], number(row["rows"])) for row in chosen.odd_reasons)))
     if sentence := odd_times(chosen.odd_times.rows, chosen.odd_times.total):
         lines.append(tag("p", f"{sentence[0].upper()}{sentence[1:]}.", class_="warn"))
-    lines.append(tag("p", "Times are UTC. What every column means: docs/pipeline-tables.md of Muster.", class_="dim"))
+    lines.append(tag("p", "Times are UTC. What the tables are: docs/pipeline-tables.md of Muster.", class_="dim"))
     return section("What this was made of", lines, id_="made-of")
 
 

@@ -1,6 +1,6 @@
 """The tables show what the groups did. Each module makes one table, or some related ones.
 
-docs/pipeline-tables.md has the columns. This module makes a DataFrame of the decoded rows of each kind, and counts
+docs/pipeline-tables.md says what a row is. This module makes a DataFrame of the decoded rows of each kind, and counts
 rows. It also passes Arrow rows to Python one by one.
 """
 

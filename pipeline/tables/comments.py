@@ -1,8 +1,8 @@
 """The meaning of each column of the tables.
 
-The texts are comments of written columns, and stand in docs/pipeline-tables.md. A meaning that several tables share
-stands once, in `SHARED`. `_OF_TABLE` has the meanings that belong to one table. Rules with several cases are only on
-the page.
+The texts are comments of written columns, and stand in the reference of the docs' site. A meaning that several tables
+share stands once, in `SHARED`. `_OF_TABLE` has the meanings that belong to one table. Rules with several cases are only
+in docs/pipeline-tables.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Arrow schemas of the tables, and of rows of `__group_events`. docs/pipeline-tables.md explains the columns."""
+"""The Arrow schemas of the tables, and of rows of `__group_events`. `comments` explains the columns."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""`muster serve --metrics`: the metrics of a server and of a node of a cluster, as docs/metrics.md lists them."""
+"""`muster serve --metrics`: the metrics of a server and of a node of a cluster, as the site's reference lists them."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import urllib.request
 from pathlib import Path
 
@@ -19,9 +18,9 @@ from tests.e2e.test_cluster import shut
 from tests.support.cluster_nodes import ClusterNode
 from tests.support.postgres import own_database
 from tests.support.servers import QUICK, MusterServer, free_port_pair
+from tools.site.references.metrics import rows
 
 pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="figures of Muster's own")
-DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 LEASE_MS = 2_500
 
 
@@ -37,8 +36,7 @@ def scrape(port: int) -> tuple[dict[str, tuple[str, str]], dict[str, float]]:
 
 
 def documented() -> dict[str, tuple[str, str]]:
-    rows = re.findall(r"^\| `(muster_\w+)` \| (\w+) \|[^|]*\| (.*) \|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
-    return {name: (kind, about) for name, kind, about in rows}
+    return {row.name: (row.kind, row.about) for row in rows()}
 
 
 def own(reported: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:

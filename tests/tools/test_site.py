@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from muster.cli import build_parser
 from muster.cli.parser import walk
+from muster.coordinator.config import load
 from muster.coordinator.properties.lookup import MUSTER
 from muster.pipeline.tables.schema import TABLES
 from tools.site import __main__ as site
@@ -45,6 +47,11 @@ def test_the_references_have_each_property_table_and_limit() -> None:
     assert "| `group.initial.rebalance.delay.ms` | INT, `3000` |" in shown
     assert [name for name in TABLES if f"## `{name}` {{ #{name} }}" not in tables.page()] == ["unknown"]
     assert "| `registry.MAX_BYTES` | 33,554,432 | The largest request without records" in limits.page()
+
+
+def test_the_properties_of_late_settings_have_an_effect_before_they_are_made() -> None:
+    fields = {one.name.replace("_", ".") for room in properties.LATE_ROOMS for one in dataclasses.fields(room)}
+    assert fields <= load().effective
 
 
 def test_the_references_have_events_and_metrics() -> None:

@@ -12,16 +12,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from tools.diagrams import commands, connections, groups, rooms, tables, transactions
+from tools.diagrams import connections, groups, rooms, transactions
 from tools.diagrams.pages import Parts, redrawn
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES: dict[str, Parts] = {
     "dev/architecture.md": rooms.PARTS,
-    "commands.md": commands.PARTS,
     "dev/connections.md": connections.PARTS,
     "dev/groups.md": groups.PARTS,
-    "pipeline-tables.md": tables.PARTS,
     "dev/transactions.md": transactions.PARTS,
 }
 """The drawn parts of each page."""

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from muster.pipeline.tables.schema import EVENTS, TABLES, conform
 from tests.pipeline.engines import Engine
-
-DOCS = Path(__file__).parents[3] / "docs"
+from tools.site.references import tables
 
 
 def test_every_table_begins_with_the_group() -> None:
@@ -39,8 +37,6 @@ def test_an_unknown_table_raises_key_error(engine: Engine) -> None:
 
 
 def test_every_column_is_explained() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("pipeline-*.md"))
-    known = set(re.findall(r"`(\w+)`", text))
-    by_prefix = ("trigger_", "from_", "to_", "actual_")
-    columns = {name for schema in TABLES.values() for name in schema.names if not name.startswith(by_prefix)}
+    known = set(re.findall(r"`(\w+)`", tables.page()))
+    columns = {name for schema in TABLES.values() for name in schema.names if not name.startswith("actual_")}
     assert columns - known == set()

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from muster.pipeline.schema import UNKNOWN
-from muster.pipeline.tables.schema import TABLES
-from tools.diagrams.tables import columns, shared
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Final
 
-_HEAD = """# The pipeline's tables, column by column
+import pyarrow as pa
+
+from muster.pipeline.published import MOMENTS, is_sure
+from muster.pipeline.schema import UNKNOWN
+from muster.pipeline.tables.comments import SHARED, comment, is_shared
+from muster.pipeline.tables.schema import TABLES
+
+_TYPES: Final = {"int64": "long", "int32": "int", "int16": "short", "bool": "boolean"}
+_BEFORE: Final = "_before"
+_AFTER: Final = "_after"
+_HEAD: Final = """# The pipeline's tables, column by column
 
 [The pipeline's tables](../pipeline-tables.md) says what a row of each table is, and by which rules it is made.
 
@@ -21,7 +31,67 @@ _HEAD = """# The pipeline's tables, column by column
 
 
 def page() -> str:
-    """The page."""
+    """The page. The table `unknown` is left out, because it has the columns of `malformed`."""
     parts = [_HEAD + shared()]
-    parts += (f"## `{name}` {{ #{name} }}\n\n{columns(name)}" for name in TABLES if name != UNKNOWN)
+    parts += (
+        f"## `{name}` {{ #{name} }}\n\n{columns(name)}" for name in TABLES if name != UNKNOWN
+    )
     return "\n\n".join(parts) + "\n"
+
+
+def shared() -> str:
+    """The columns that have the same meaning in all tables."""
+    return _table((f"`{name}`", words) for name, words in SHARED.items())
+
+
+def columns(name: str) -> str:
+    """The columns of one table. `group` and `actual_…` are described once on the page, and so are shared columns."""
+    fields = [field for field in TABLES[name] if not _stands_elsewhere(name, field.name)]
+    common = [field for field in fields if is_shared(name, field.name)]
+    rows = [(_typed(name, common), "shared")] if common else []
+    own = (field for field in fields if not is_shared(name, field.name))
+    rows += ((_typed(name, some), words) for words, some in groupby(own, lambda field: _meaning(name, field.name)))
+    return _table(rows)
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(("| column | meaning", "|---|---", *(f"| {column} | {meaning}" for column, meaning in rows)))
+
+
+def _stands_elsewhere(table: str, column: str) -> bool:
+    """Whether the page describes the column elsewhere: in its first lines, or in another row."""
+    is_group = column == "group" and is_sure(table, column)
+    return is_group or column.startswith("actual_") or (table == "comparison" and column.endswith(_AFTER))
+
+
+def _typed(table: str, fields: Iterable[pa.Field]) -> str:
+    """The names of columns with their types. Bold: the column is never null."""
+    by_kind = groupby(fields, lambda field: _kind(table, field))
+    return ", ".join(
+        f"{', '.join(name for field in some for name in _names(table, field.name))} {kind}" for kind, some in by_kind
+    )
+
+
+def _names(table: str, column: str) -> list[str]:
+    names = [column]
+    if table == "comparison" and column.endswith(_BEFORE):
+        names.append(column.removesuffix(_BEFORE) + _AFTER)
+    return [f"`{name}`" for name in names]
+
+
+def _kind(table: str, field: pa.Field) -> str:
+    kind = "time" if field.name in MOMENTS else _type(field.type)
+    return f"**{kind}**" if is_sure(table, field.name) else kind
+
+
+def _meaning(table: str, column: str) -> str:
+    words = (comment(table, column) or "").removesuffix("; null: not known")
+    return words.removesuffix(", before the change") if table == "comparison" else words
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"array of {_type(kind.value_type)}"
+    if pa.types.is_struct(kind):
+        return f"({', '.join(kind.field(at).name for at in range(kind.num_fields))})"
+    return _TYPES.get(str(kind), str(kind))
