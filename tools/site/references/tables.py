@@ -33,9 +33,7 @@ _HEAD: Final = """# The pipeline's tables, column by column
 def page() -> str:
     """The page. The table `unknown` is left out, because it has the columns of `malformed`."""
     parts = [_HEAD + shared()]
-    parts += (
-        f"## `{name}` {{ #{name} }}\n\n{columns(name)}" for name in TABLES if name != UNKNOWN
-    )
+    parts += (f"## `{name}` {{ #{name} }}\n\n{columns(name)}" for name in TABLES if name != UNKNOWN)
     return "\n\n".join(parts) + "\n"
 
 
