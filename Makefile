@@ -102,6 +102,7 @@ lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated 
 	$(BIN)/mypy -p muster -p tools -p bench
 	PYTHONPATH=. $(BIN)/lint-imports --no-cache
 	PYTHONPATH=. $(BIN)/python -m tools.codec.generate --check
+	PYTHONPATH=. $(BIN)/python -m tools.codec.player_messages --check
 	PYTHONPATH=. $(BIN)/python -m tools.diagrams.draw --check
 	$(BIN)/python -m tools.prose
 

@@ -1,0 +1,191 @@
+"""Sends the probes to a target, and says what came of each."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+from muster.conform.player import spans
+from muster.conform.probes import forms, judge
+from muster.conform.probes.asking import AGAIN_S, NOT_READY, Answered, Asker, Unprepared, codes
+from muster.conform.probes.catalogue import Probe
+from muster.conform.probes.frames import FrameProbe
+from muster.conform.probes.link import Closed, Link, Silent
+from muster.conform.probes.place import Ask, Body, Place
+from muster.conform.results import Outcome, Severity, State
+
+LEVEL = "wire"
+AT_ONCE = 8
+"""How many connections send probes at the same time."""
+READY_TRIES = 20
+"""How often a probe is sent to a target that is not ready."""
+
+
+class Runner:
+    """Runs probes against one target."""
+
+    def __init__(self, asker: Asker, place: Place) -> None:
+        """`place`: what `scene` has prepared."""
+        self.asker, self.place = asker, place
+        self.codes: dict[str, dict[str, list[int]]] = {}
+        """The error codes of each answer, by the probe's id."""
+
+    async def run(
+        self, probes: list[Probe | FrameProbe], done: Callable[[Outcome], object] | None = None
+    ) -> list[Outcome]:
+        """The outcomes of the probes, in their order. `done` is called with each as it ends."""
+        outcomes: dict[int, Outcome] = {}
+        waiting = list(enumerate(probes))[::-1]
+
+        async def work() -> None:
+            link: Link | None = None
+            while waiting:
+                number, probe = waiting.pop()
+                outcome, link = await self._twice(probe, link)
+                outcomes[number] = outcome
+                if done is not None:
+                    done(outcome)
+            await _dropped(link)
+
+        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+        return [outcomes[number] for number in sorted(outcomes)]
+
+    async def _twice(self, probe: Probe | FrameProbe, link: Link | None) -> tuple[Outcome, Link | None]:
+        """Send a probe, and again if it fails: what does not fail twice was a matter of time."""
+        play = self.play_frames if isinstance(probe, FrameProbe) else self.play
+        outcome, link = await play(probe, link)  # type: ignore[arg-type]
+        if outcome.state is not State.FAILED:
+            return outcome, link
+        await _dropped(link)
+        again, link = await play(probe, None)  # type: ignore[arg-type]
+        if again.state is State.PASSED:
+            why = f"it differed at first, and passed when it was sent again: {outcome.diff}"
+            again = dataclasses.replace(again, state=State.FLAKY, why=why)
+        return dataclasses.replace(again, tries=2), link
+
+    async def play_frames(self, probe: FrameProbe, link: Link | None) -> tuple[Outcome, Link | None]:
+        """Play one probe of frames, on a connection of its own."""
+        outcome = Outcome("probe", probe.id, LEVEL, probe.title, State.SKIPPED)
+        if self.asker.version(probe.needs) is None:
+            return dataclasses.replace(outcome, why=f"the target has no {probe.needs}"), link
+        began = time.monotonic()
+        own = await self.asker.open()
+        try:
+            found = await probe.play(own, self.place)
+        except (Closed, Silent, ValueError, OSError) as error:
+            outcome = _failed(outcome, f"{probe.title}: {error}", "")
+        else:
+            outcome = dataclasses.replace(outcome, state=State.PASSED)
+            if found is not None:
+                answered = Answered(found.request, found.answer, None, found.verdict)
+                outcome = _judged(outcome, probe.needs, answered)
+        finally:
+            await own.close()
+        return dataclasses.replace(outcome, seconds=time.monotonic() - began), link
+
+    async def play(self, probe: Probe, link: Link | None) -> tuple[Outcome, Link | None]:
+        """Send one probe; its outcome, and the connection if it can be used again."""
+        outcome = Outcome("probe", probe.id, LEVEL, probe.title, State.SKIPPED, why=probe.skip)
+        if probe.skip:
+            return outcome, link
+        began = time.monotonic()
+        request = f"{probe.api} v{probe.version}"
+        try:
+            link = link or await self.asker.open()
+            answered = await self._ready(link, probe)
+            outcome = _judged(outcome, request, answered)
+            if answered.body is not None:
+                reading = spans.read(probe.api, probe.version, answered.frame)
+                self.codes[probe.id] = judge.error_codes(reading)
+        except Unprepared as error:
+            outcome = dataclasses.replace(outcome, why=str(error))
+            link = await _dropped(link)
+        except (Closed, Silent, ValueError, OSError) as error:
+            outcome = _failed(outcome, f"{request} is advertised and was not answered: {error}", request)
+            link = await _dropped(link)
+        return dataclasses.replace(outcome, seconds=time.monotonic() - began), link
+
+    async def _ready(self, link: Link, probe: Probe) -> Answered:
+        """Send a probe, and again while the target is not ready; the probe's answer."""
+        answered = await self._script(link, probe)
+        for _ in range(READY_TRIES):
+            if NOT_READY.isdisjoint(codes(answered.body)):
+                break
+            await asyncio.sleep(AGAIN_S)
+            answered = await self._script(link, probe)
+        return answered
+
+    async def _script(self, link: Link, probe: Probe) -> Answered:
+        """Send a probe with the requests around it; the probe's answer."""
+        extra = forms.EXTRA if probe.form == forms.TAGS else None
+        made = self._body(probe)
+        if not isinstance(made, Generator):
+            return await self.asker.exchange(link, probe.api, probe.version, self._formed(probe, made), extra)
+        answered: Answered | None = None
+        answer: Body | None = None
+        try:
+            while True:
+                step: Ask = next(made) if answer is None else made.send(answer)
+                if step.api is not None:
+                    answer = await self._around(link, step.api, step.body, answered)
+                    continue
+                body = self._formed(probe, step.body)
+                answered = await self.asker.exchange(link, probe.api, probe.version, body, extra)
+                if answered.body is None:
+                    return answered
+                answer = answered.body
+        except StopIteration:
+            pass
+        assert answered is not None
+        return answered
+
+    async def _around(self, link: Link, api: str, body: Body, answered: Answered | None) -> Body:
+        """A request before the probe, or one behind it, which only cleans up."""
+        try:
+            return await self.asker.ask(link, api, body)
+        except Unprepared:
+            if answered is None:
+                raise
+            return {}
+
+    def _body(self, probe: Probe) -> Any:
+        if probe.form == forms.SMALLEST or probe.api not in forms.RICH_BODIES:
+            return forms.smallest(probe.api, probe.version)
+        return forms.RICH_BODIES[probe.api](dataclasses.replace(self.place, form=probe.form), probe.version)
+
+    def _formed(self, probe: Probe, body: Body) -> Body:
+        if probe.form == forms.NULLS:
+            return forms.nulls(probe.api, probe.version, body) or body
+        return body
+
+
+async def _dropped(link: Link | None) -> Link | None:
+    """Close a connection that cannot be used again."""
+    if link is not None:
+        await link.close()
+    return None
+
+
+def _failed(outcome: Outcome, text: str, request: str) -> Outcome:
+    bad = Severity.CLIENTS_BREAK
+    return dataclasses.replace(outcome, state=State.FAILED, diff=text, request=request, severity=bad)
+
+
+def _judged(outcome: Outcome, request: str, answered: Answered) -> Outcome:
+    verdict = answered.verdict
+    if verdict is None:
+        return dataclasses.replace(outcome, state=State.PASSED, request=request)
+    return dataclasses.replace(
+        outcome,
+        state=State.FAILED,
+        request=request,
+        request_bytes=answered.request,
+        answer=answered.frame,
+        wrong=verdict.wrong,
+        diff=verdict.text,
+        severity=verdict.severity,
+        kip=verdict.rule,
+    )
