@@ -47,6 +47,7 @@ _RUN_BYTES: Final = 16 * 1024
 _NULL: Final = b"\1"
 """The length -1 as encoded in a record batch v2."""
 _MAX_DELTA: Final = (1 << 31) - 1
+"""The largest distance of an offset from the base offset of its batch."""
 
 _head = Struct(">qiIbb").unpack_from
 _long = Struct(">q").unpack_from

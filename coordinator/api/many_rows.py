@@ -232,6 +232,7 @@ class AnswerSize:
 
 
 _READ_AT_ONCE: Final = 500
+"""How many rows are read in one step."""
 
 
 def timed_out(timeout_ms: int) -> bool:

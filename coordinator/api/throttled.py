@@ -218,6 +218,7 @@ def meter(owner: Any, used_us: int) -> None:
 
 
 _MAX_KNOWN: Final = 100
+"""How many sensors are remembered."""
 
 
 def _record(sensor: Sensor, value: float, now_ms: int) -> int:

@@ -15,6 +15,7 @@ from muster.coordinator.server.exposition import GAUGE, Lines, Metric, escaped
 from muster.coordinator.system.jobs import Job
 
 PARTITIONS_AT_ONCE: Final = 250
+"""How many partitions are read in one step."""
 STATES: Final = (
     "Unknown", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling",
 )  # fmt: skip

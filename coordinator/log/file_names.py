@@ -64,6 +64,7 @@ DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 """Ending of a folder that belongs to no existing topic, and is left alone."""
 MAX_BYTES: Final = 255
+"""The longest name of a folder: file systems have this limit."""
 _OTHER_NAME = re.compile(
     r"(?P<topic>.+)-(?P<index>\d{1,10})\.(?P<uuid>[0-9a-f]{32})(?P<suffix>-delete|-stray)", re.ASCII
 )

@@ -29,6 +29,7 @@ from muster.coordinator.system.jobs import Job, at_once
 _logger = structlog.get_logger("muster.log")
 
 LOGS_AT_ONCE: Final = 100
+"""How many logs are looked at in one step."""
 
 
 class LogManager:

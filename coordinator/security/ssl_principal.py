@@ -139,6 +139,7 @@ _SPLITTER: Final = re.compile(rf"\s*({_RULE_TEXT})\s*(,\s*|$)", re.ASCII)
 _PARSER: Final = re.compile(_RULE_TEXT, re.ASCII)
 _REFERENCE: Final = re.compile(r"\$(\d+)", re.ASCII)
 _MAX_REFERENCE: Final = 2**31 - 1
+"""The largest number of a group in a replacement: an int of Java."""
 
 
 class InvalidRules(ValueError):

@@ -20,6 +20,7 @@ COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
 HISTOGRAM: Final = "histogram"
 LINES_AT_ONCE: Final = 500
+"""How many lines are joined in one step."""
 
 _VALUE: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _ESCAPED: Final = {"\\\\": "\\", "\\n": "\n", '\\"': '"'}

@@ -32,6 +32,7 @@ from muster.coordinator.share.in_flight import (
 from muster.coordinator.share.packed import Packed
 
 MANY_RUNS: Final = 16
+"""More runs of records are packed."""
 _first: Final[Callable[[Any], int]] = attrgetter("first")
 
 

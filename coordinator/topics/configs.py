@@ -23,6 +23,7 @@ _FIELDS = tuple((field.name, field.name.replace("_", ".")) for field in dataclas
 
 
 MAX_MADE: Final = 1_000
+"""How many sets of configs are cached."""
 
 
 class TopicConfigs:
@@ -63,6 +64,7 @@ class TopicConfigs:
 
 
 CONFIGURED_AT_ONCE: Final = 200
+"""How many topics get new defaults in one step."""
 
 
 class DynamicConfigs:

@@ -13,6 +13,7 @@ from muster.coordinator.system.jobs import Job, at_once
 from muster.coordinator.topics.partition import Partition
 
 WATCHED_AT_ONCE: Final = 100
+"""How many partitions of a waiting Fetch are watched in one step."""
 
 
 class FetchWait:

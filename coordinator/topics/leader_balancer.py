@@ -32,6 +32,7 @@ Placement = tuple[int, tuple[int, ...]]
 
 
 CHECKED_AT_ONCE: Final = 1_000
+"""How many partitions are looked at in one step."""
 
 
 def changes(

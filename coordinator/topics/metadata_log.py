@@ -25,6 +25,7 @@ METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, cleanup_pol
 LEADER_EPOCH = 1
 """The leader epoch of all batches: this node has been the only controller since the first record."""
 DECODED_AT_ONCE = 200
+"""How many records are decoded in one step."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _VERSIONS = {
     "PartitionRecord": 2,

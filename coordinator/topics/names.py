@@ -26,6 +26,7 @@ INTERNAL_TOPICS = frozenset((*PARTITIONS_PROPERTIES, *EVENTS_OF))
 """Topics that Metadata and DescribeTopicPartitions call internal: clients may read them, not write or delete them."""
 
 MAX_NAME_LENGTH = 249
+"""The longest name of a topic, as on Kafka."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 

@@ -92,6 +92,7 @@ class OfflineRetry:
 
 
 CHECKED_AT_ONCE: Final = 100
+"""How many partitions are looked at in one step."""
 
 
 class PartitionMaintenance:

@@ -225,6 +225,7 @@ def _chunks(file: File) -> Iterator[bytes]:
 
 KEEP_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 MAX_NAMES: Final = 100
+"""How many topics one log line names."""
 
 Folders = Mapping[str, Mapping[int, bytes | None]]
 """Topic -> partition -> topic id in its folder (None: the folder has no id, or an unreadable id)."""

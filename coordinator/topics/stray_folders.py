@@ -19,6 +19,7 @@ from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import METADATA_TOPIC, PARTITIONS_PROPERTIES
 
 MAX_LINES: Final = 20
+"""How many folders have a log line; the number of further ones has one."""
 _NOT_RECORDS: Final = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
 
 _logger = structlog.get_logger("muster.topics")

@@ -81,6 +81,7 @@ EVERYTHING: Final = Match()
 MAX_FAILURES: Final = 100
 """The most exceptions of test code that are kept."""
 MAX_NOTES: Final = 10
+"""How many failures of test code one error names."""
 
 
 class Faults:

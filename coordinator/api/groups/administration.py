@@ -19,6 +19,7 @@ _ROW_BYTES: Final = 40
 _FOUND: Final = (ErrorCode.NONE,)
 _FOUND_OR_NOT: Final = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
 _MAX_FILTERS = 50
+"""More states and types of a ListGroups are read step by step."""
 _SKIPPED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 

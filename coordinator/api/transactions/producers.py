@@ -91,6 +91,7 @@ _Partitions = dict[str, dict[int, int]]
 """The topics of a transaction, their partitions, and the error of each partition."""
 
 _AT_ONCE: Final = 100
+"""How many partitions are looked at in one step."""
 
 
 @in_steps

@@ -35,6 +35,7 @@ SILENT_PART: Final = 0.4
 MAX_NAMED: Final = 5
 """How many members one sentence names."""
 MAX_SENTENCES: Final = 12
+"""The most sentences about a group; the number of further ones is named."""
 
 
 def sentences(found: Description, live: LiveGroup, doing: Doing, sizes: Mapping[str, int]) -> list[str]:

@@ -16,6 +16,7 @@ NEAR_MS: Final = 1_800_000
 LONG_MS: Final = 1_000
 """A shorter phase needs no sentence."""
 MAX_NAMED: Final = 5
+"""How many of the slowest members have a sentence."""
 
 
 def why(events: Sequence[StoredEvent], at_ms: int) -> dict[str, Any]:

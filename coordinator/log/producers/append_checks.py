@@ -99,6 +99,7 @@ class Verifications:
 
 
 MAX_EPOCH = 2**15 - 1
+"""The last epoch of a producer id."""
 
 
 def earlier_append(producer: Producer | None, header: BatchHeader) -> SeenBatch | None:

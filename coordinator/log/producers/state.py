@@ -13,10 +13,12 @@ KEPT_BATCHES = 5
 """How many batches of a producer are remembered: as many as may be in flight (NUM_BATCHES_TO_RETAIN)."""
 
 CHECKED_AT_ONCE: Final = 500
+"""How many producers are looked at in one step."""
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_COORDINATOR_EPOCH = -1
 MAX_SEQUENCE = 2**31 - 1
+"""The largest sequence number; the next one is 0."""
 
 
 class SeenBatch(NamedTuple):

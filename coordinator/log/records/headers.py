@@ -49,6 +49,7 @@ _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _MAX_TIMESTAMP = Struct(">q")
 _MAX_TIMESTAMP_POSITION = 35
+"""Where a batch's header has its largest timestamp."""
 _SEQUENCES = 1 << 31
 unpack_header: Final = _HEADER.unpack_from
 """Unpacks all fields, where a NamedTuple is too slow. The functions that follow unpack some fields for one loop each.

@@ -35,6 +35,7 @@ log = structlog.get_logger("muster.groups")
 Notify = Callable[[Any], object]
 """A function that gives the shard's core the result of work, such as an AssignmentComputed or TasksComputed."""
 NAMES_AT_ONCE = 200
+"""How many topic names are matched in one step."""
 
 
 class NoClient:
@@ -149,6 +150,7 @@ def _seen(seen: Callable[[Sequence[str]], Container[str]], topics: Sequence[str]
 FEW_TOPICS: Final = 500
 """Up to this many new topics are hashed without a job (2 ms), by the group that needs the hashes."""
 HASHED_AT_ONCE: Final = 50
+"""How many topics are hashed in one step."""
 
 
 class TopicHasher:

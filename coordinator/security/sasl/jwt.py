@@ -17,6 +17,7 @@ from jwt.exceptions import PyJWTError
 from muster.coordinator.security.sasl.oauthbearer import BearerToken, InvalidToken
 
 MAX_KEYS: Final = 1_000
+"""The most keys of one document."""
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 TYPES: Final[Mapping[str, tuple[str, str | None]]] = MappingProxyType(
     {

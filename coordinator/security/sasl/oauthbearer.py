@@ -109,6 +109,7 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _URL: Final = str.maketrans("-_", "+/")
 _PREFIX: Final = "unsecuredValidator"
 _MAX_SKEW_MS: Final = (1 << 31) - 1
+"""The largest clock skew of unsigned tokens: an int of Java."""
 
 
 class BadOption(ValueError):

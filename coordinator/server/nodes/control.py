@@ -22,6 +22,7 @@ log = structlog.get_logger("muster.nodes")
 
 NAME: Final = "control.sock"
 MAX_BYTES: Final = 1_000
+"""The longest line of `muster nodes`, in bytes."""
 
 
 def _shortest(path: Path) -> str:

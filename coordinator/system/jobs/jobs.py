@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeVar
 
 COUNTED_AT_ONCE: Final = 500
+"""How many rows are counted in one step."""
 
 T = TypeVar("T")
 K = TypeVar("K")
