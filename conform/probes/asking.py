@@ -81,8 +81,11 @@ class Asker:
         return found
 
     async def open(self) -> Link:
-        """A new connection."""
-        return Link(*await self.dial())
+        """A new connection. Raises Closed."""
+        try:
+            return Link(*await self.dial())
+        except OSError as error:
+            raise Closed(str(error)) from error
 
 
 def codes(body: object) -> set[int]:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Awaitable, Callable
 
 Dial = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-"""Opens a connection that is ready for requests: with TLS, and logged in, if the target demands it."""
+"""Opens a connection that is ready for requests: with TLS, and logged in, if the target demands it. Raises OSError."""
 
 MAX_ANSWER_BYTES = 100_000_000
 """No answer of Kafka to a probe is longer."""

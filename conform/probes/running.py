@@ -20,6 +20,8 @@ from muster.conform.results import Outcome, Severity, State
 LEVEL = "wire"
 AT_ONCE = 8
 """How many connections send probes at the same time."""
+LOGINS = frozenset({"SaslHandshake", "SaslAuthenticate"})
+"""APIs that begin a new login on a connection with SASL, so no other probe may follow there."""
 READY_TRIES = 20
 """How often a probe is sent to a target that is not ready."""
 
@@ -72,8 +74,9 @@ class Runner:
         if self.asker.version(probe.needs) is None:
             return dataclasses.replace(outcome, why=f"the target has no {probe.needs}"), link
         began = time.monotonic()
-        own = await self.asker.open()
+        own: Link | None = None
         try:
+            own = await self.asker.open()
             found = await probe.play(own, self.place)
         except (Closed, Silent, ValueError, OSError) as error:
             outcome = _failed(outcome, f"{probe.title}: {error}", "")
@@ -83,7 +86,7 @@ class Runner:
                 answered = Answered(found.request, found.answer, None, found.verdict)
                 outcome = _judged(outcome, probe.needs, answered)
         finally:
-            await own.close()
+            await _dropped(own)
         return dataclasses.replace(outcome, seconds=time.monotonic() - began), link
 
     async def play(self, probe: Probe, link: Link | None) -> tuple[Outcome, Link | None]:
@@ -96,6 +99,8 @@ class Runner:
         try:
             link = link or await self.asker.open()
             answered = await self._ready(link, probe)
+            if probe.api in LOGINS:
+                link = await _dropped(link)
             outcome = _judged(outcome, request, answered)
             if answered.body is not None:
                 reading = spans.read(probe.api, probe.version, answered.frame)

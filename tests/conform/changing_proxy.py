@@ -24,6 +24,8 @@ class ChangingProxy:
     def __init__(self, target: tuple[str, int], change: Change) -> None:
         self.target, self.change = target, change
         self.server: asyncio.Server | None = None
+        self.own: tuple[str, int] | None = None
+        """The address that clients get for every broker. None means that they get the brokers' own."""
         self.changed = 0
         """How many answers were changed."""
         self.tasks: set[asyncio.Task[None]] = set()
@@ -57,6 +59,17 @@ class ChangingProxy:
                 asked[correlation] = api, version, request_body(api, version, frame)
             writer.write(struct.pack(">i", len(frame)) + frame)
 
+    def redirected(self, api: str, version: int, frame: bytes) -> bytes:
+        """The answer with the address of the proxy in place of the brokers' addresses."""
+        if self.own is None or api not in ("Metadata", "FindCoordinator"):
+            return frame
+        host, port = self.own
+        body = body_of(api, version, frame)
+        for row in [body, *body.get("Brokers", []), *body.get("Coordinators", [])]:
+            if row.get("Host"):
+                row |= {"Host": host, "Port": port}
+        return frame[: codec.answer_begins_at(api, version)] + codec.encode(api + "Response", version, body)
+
     async def answers(
         self,
         reader: asyncio.StreamReader,
@@ -68,6 +81,7 @@ class ChangingProxy:
             about = asked.pop(struct.unpack_from(">i", frame)[0], None)
             if about is not None:
                 api, version, body = about
+                frame = self.redirected(api, version, frame)
                 made = self.change(api, version, body, frame)
                 if isinstance(made, dict):
                     made = frame[: codec.answer_begins_at(api, version)] + codec.encode(api + "Response", version, made)
