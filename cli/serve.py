@@ -42,6 +42,7 @@ def serve(options: argparse.Namespace) -> int:
         _check_cluster(options, config)
         door = _door(options, config)
         is_watched = _is_watched(config, door)
+        is_linted = _is_linted(options, config)
     except ConfigError as error:
         line_writer = LineWriter(writer(sys.stderr))
         line_writer.put(f"muster serve: {error}")
@@ -60,7 +61,10 @@ def serve(options: argparse.Namespace) -> int:
         stdout.put(f"muster ready {show(host, port)}")
 
     try:
-        status, last_words = _run(config, options, ready, door, is_watched=is_watched)
+        if is_linted:
+            status, last_words = _run_linted(config, options, ready, door, stdout.put)
+        else:
+            status, last_words = _run(config, options, ready, door, is_watched=is_watched)
     except Exception:  # noqa: BLE001 - the traceback is printed as usual, but after all log lines
         status, last_words = 1, traceback.format_exc().rstrip("\n")
     if last_words:
@@ -134,6 +138,15 @@ def _is_watched(config: Config, door: DoorAddress | None) -> bool:
     return has_collector or (settings.muster_alerts_enable and settings.muster_alerts_webhooks is not None)
 
 
+def _is_linted(options: argparse.Namespace, config: Config) -> bool:
+    """Whether the requests of clients are checked. Raises ConfigError."""
+    if not options.lint_clients and not config.value("muster.client.lint.enable"):
+        return False
+    if options.cluster is not None:
+        raise ConfigError("--lint-clients is for the brokers of one process, --cluster for several processes; give one")
+    return True
+
+
 def _check(config: Config, options: argparse.Namespace) -> int:
     from muster.cli.serve_messages import config_summary, mistakes
 
@@ -166,6 +179,16 @@ def _load(options: argparse.Namespace) -> Config:
     )
 
 
+def _warn(config: Config, options: argparse.Namespace) -> None:
+    for note in config.notes:
+        structlog.get_logger("muster.config").warning(note)
+    if config.has_secrets:
+        from muster.cli.serve_messages import files_of_others
+
+        for line in files_of_others(config, options.config):
+            structlog.get_logger("muster.config").warning(line.removeprefix("warning: "))
+
+
 def _run(
     config: Config,
     options: argparse.Namespace,
@@ -174,13 +197,7 @@ def _run(
     *,
     is_watched: bool,
 ) -> tuple[int, str]:
-    for note in config.notes:
-        structlog.get_logger("muster.config").warning(note)
-    if config.has_secrets:
-        from muster.cli.serve_messages import files_of_others
-
-        for line in files_of_others(config, options.config):
-            structlog.get_logger("muster.config").warning(line.removeprefix("warning: "))
+    _warn(config, options)
     if options.cluster is not None:
         return _run_cluster(config, options, ready, door)
     if door is not None and options.control is not None:
@@ -199,6 +216,21 @@ def _run(
 
         return _serve(config, ready, lambda: serve_without_door)
     return _serve(config, ready, lambda: server.serve)
+
+
+def _run_linted(
+    config: Config,
+    options: argparse.Namespace,
+    ready: Callable[[str, int], None],
+    door: DoorAddress | None,
+    say: Callable[[str], object],
+) -> tuple[int, str]:
+    _warn(config, options)
+    # only servers that check their clients need this import
+    from muster.clientlint.serving import serving
+
+    under_test = options.control is not None
+    return _serve(config, ready, lambda: serving(say, door, under_test=under_test, starts_frozen=options.virtual_time))
 
 
 def _run_cluster(

@@ -129,6 +129,7 @@ class Interceptors:
         """The interceptors that the server was given."""
         self._added: list[Intercept] = []
         self._make_first: Callable[[int], Intercept] | None = None
+        self._watching: list[Intercept] = []
 
     def add(self, intercept: Intercept) -> None:
         """Let `intercept` act on every node from now on; has no effect if it does already."""
@@ -154,10 +155,15 @@ class Interceptors:
         self._make_first = make
         self._set()
 
+    def watch(self, intercept: Intercept) -> None:
+        """Put an interceptor before all others, from now on: it sees each request as sent, and what the client gets."""
+        self._watching.append(intercept)
+        self._set()
+
     def _set(self) -> None:
         for node_id, point in self._server.intercept_points.items():
             intercept = self._own.setdefault(node_id, point.intercept)
             first = [] if self._make_first is None else [self._make_first(node_id)]
-            for outer in (*self._added, *first):
+            for outer in (*self._added, *first, *self._watching):
                 intercept = outer if intercept is None else chained(outer, intercept)
             point.use(intercept)

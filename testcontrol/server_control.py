@@ -48,7 +48,7 @@ class ServerControl:
             on_group_events=None if metrics is None else metrics.count_events,
             figures=None if metrics is None else metrics.coordinator.shards,
         )
-        interceptors = Interceptors(self.server)
+        self.interceptors = interceptors = Interceptors(self.server)
         for held in (self.joins, self.acknowledgements):
             held.when_holding = partial(interceptors.set_active, held.intercept)
         self.shares = Shares(self.server)

@@ -60,6 +60,8 @@ serve  serve:serve  run the coordinator with its embedded log
         (docs/testcontrol.md)
     --control-token FILE  as --http-token
     --virtual-time  with --control: time stands still from the start until the control moves it
+    --lint-clients  check what clients send, and report which client breaks which rule of the protocol: at the end, at
+        SIGUSR1, and at the HTTP door (docs/client-lint.md)
     --check  start nothing; only report who may connect and do what; exit status 2 when the configuration cannot be
         used, or would send passwords unencrypted, else 0
     --started-lines  print to stdout, before `muster ready`, what Kafka logs when it has started: containers wait for it

@@ -71,8 +71,8 @@ class ServerDoor:
         await self.door.stop()
 
 
-async def serve_without_door(config: Config, ready: Callable[[str, int], None]) -> None:
-    """Serve as usual, call webhooks, and push metrics to a collector."""
+def measured(config: Config) -> tuple[Server, ServerMetrics]:
+    """A server with an observer of its requests."""
     metrics = ServerMetrics()
     server = Server(
         config,
@@ -81,6 +81,12 @@ async def serve_without_door(config: Config, ready: Callable[[str, int], None]) 
         on_group_events=metrics.count_events,
         figures=metrics.coordinator.shards,
     )
+    return server, metrics
+
+
+async def serve_without_door(config: Config, ready: Callable[[str, int], None]) -> None:
+    """Serve as usual, call webhooks, and push metrics to a collector."""
+    server, metrics = measured(config)
     await serve(config, ready, server, beside=Watch(config, THIS_MACHINE.clock(), metrics, lambda: server))
 
 
@@ -88,14 +94,7 @@ def serving(address: DoorAddress) -> Serve:
     """The function for `process.run` that serves as usual, with a door beside the server."""
 
     async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
-        metrics = ServerMetrics()
-        server = Server(
-            config,
-            loaded=gc.freeze,
-            observer=metrics,
-            on_group_events=metrics.count_events,
-            figures=metrics.coordinator.shards,
-        )
+        server, metrics = measured(config)
         await serve(config, ready, server, beside=ServerDoor(address, server, metrics))
 
     return serve_it

@@ -32,6 +32,10 @@ ABOUT = {
     "Segments of compacted topics and of the coordinators do not count. Other segments are in the database.",
     "muster.cluster.segment.bytes": "With --cluster: the largest segment of a topic, unless segment.bytes is less. A "
     "new leader of a partition reads the newest segment. Older segments are fetched whole.",
+    "muster.client.lint.enable": "Check the requests of clients against the rules of the protocol, and report which "
+    "client breaks which rule (docs/client-lint.md).",
+    "muster.client.lint.report.file": "The file that gets the report about clients, as JSON if its name ends with "
+    ".json. Default: the text is printed to stdout.",
     "muster.client.telemetry.enable": "Let clients push the metrics that client metrics resources name (KIP-714), and "
     "keep the newest metrics of each client in memory: muster clients list.",
     "muster.group.events.enable": "Write what happens in groups to the topic __group_events.",
@@ -68,6 +72,8 @@ ABOUT = {
 
 OWN = (
     ("muster.sasl.jaas.file", "STRING", None, "non-empty string", "MEDIUM", "read-only", False),
+    ("muster.client.lint.enable", "BOOLEAN", "false", None, "LOW", "read-only", False),
+    ("muster.client.lint.report.file", "STRING", None, "non-empty string", "LOW", "read-only", False),
     ("muster.client.telemetry.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
     ("muster.group.events.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
     ("muster.group.events.retention.bytes", "LONG", "134217728", "[-1,...]", "LOW", "read-only", False),

@@ -8,14 +8,14 @@ from __future__ import annotations
 import gc
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 import structlog
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from muster.coordinator.config import Config
 from muster.coordinator.http.address import DoorAddress
@@ -179,9 +179,12 @@ class ControlRoute:
 class ControlDoor:
     """A `process.Beside`: the HTTP door of a server under test, with the control. `http`: the HTTP server."""
 
-    def __init__(self, control: ServerControl, address: DoorAddress, metrics: ServerMetrics) -> None:
-        """`metrics`: the observer of the control's server."""
-        self._beside = ServerDoor(address, control.server, metrics, [Route("/v1/{rest:path}", ControlRoute(control))])
+    def __init__(
+        self, control: ServerControl, address: DoorAddress, metrics: ServerMetrics, more: Sequence[BaseRoute] = ()
+    ) -> None:
+        """`metrics`: the observer of the control's server. `more`: further routes."""
+        routes = [Route("/v1/{rest:path}", ControlRoute(control)), *more]
+        self._beside = ServerDoor(address, control.server, metrics, routes)
         self.http = self._beside.door.http
 
     async def start(self) -> None:
@@ -194,13 +197,18 @@ class ControlDoor:
         await self._beside.stop()
 
 
+def controlled(config: Config, *, starts_frozen: bool = False) -> tuple[ServerControl, ServerMetrics]:
+    """A server under test with its control, and the observer of the server."""
+    metrics = ServerMetrics()
+    machine = ControlledMachine(starts_frozen=starts_frozen)
+    return ServerControl(config, machine=machine, loaded=gc.freeze, metrics=metrics), metrics
+
+
 def serving(address: DoorAddress, *, starts_frozen: bool = False) -> Serve:
     """The function that `server.run` runs. `starts_frozen`: time is frozen until the control moves it."""
 
     async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
-        machine = ControlledMachine(starts_frozen=starts_frozen)
-        metrics = ServerMetrics()
-        control = ServerControl(config, machine=machine, loaded=gc.freeze, metrics=metrics)
+        control, metrics = controlled(config, starts_frozen=starts_frozen)
         await serve(config, ready, control.server, beside=ControlDoor(control, address, metrics))
 
     return serve_it

@@ -12,12 +12,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from tools.diagrams import connections, groups, rooms, transactions
+from tools.diagrams import client_rules, connections, groups, rooms, transactions
 from tools.diagrams.pages import Parts, redrawn
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES: dict[str, Parts] = {
     "dev/architecture.md": rooms.PARTS,
+    "client-lint.md": client_rules.PARTS,
     "dev/connections.md": connections.PARTS,
     "dev/groups.md": groups.PARTS,
     "dev/transactions.md": transactions.PARTS,
