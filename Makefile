@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 p
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
-SOURCES := protocol coordinator client cli conform postgres testcontrol assignors pipeline simulation testing virtual muster/version.py muster/__init__.py
+SOURCES := protocol coordinator client clientlint cli conform postgres testcontrol assignors pipeline simulation testing virtual muster/version.py muster/__init__.py
 # arguments of `muster serve` in `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
 ARGS ?=
 # the source of `make pipeline`; the sample is made when it does not exist
