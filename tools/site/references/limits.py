@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tools.site.references.docstrings import ROOT, Constant, constants, modules
 
-FOLDERS: Final = ("coordinator", "postgres", "testcontrol", "protocol")
+FOLDERS: Final = ("clientlint", "coordinator", "postgres", "testcontrol", "protocol")
 NAME: Final = re.compile(r"_?(?:[A-Z_]*_)?(?:MOST|MAX|AT_ONCE|FEW|MANY|LARGE|LONGEST|KEPT)(?:_[A-Z_]+)?")
 _NUMBER_BEGINS: Final = "(0123456789"
 _NUMBERS: Final = re.compile(r"[\d_ ()*+,<-]+")
