@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import structlog
@@ -24,6 +25,7 @@ from muster.coordinator.topics.topics import Topics
 from muster.postgres.database_writer import DatabaseWriter
 from muster.postgres.figures import ClusterFigures
 from muster.postgres.housekeeping import Housekeeping
+from muster.postgres.known_ends import Ends, KnownEnds
 from muster.postgres.leader_decisions import LeaderDecisions
 from muster.postgres.led_partitions import LedPartitions
 from muster.postgres.node_messages import NodeMessages
@@ -68,8 +70,13 @@ class Membership:
         figures: ClusterFigures | None = None,
         *,
         others_until_ms: int = 0,
+        doors: Mapping[str, Endpoint] = MappingProxyType({}),
     ) -> None:
-        """`store`: not the connection of database writes. `others_until_ms`: until this time no node counts as dead."""
+        """`store`: not the connection of database writes. `others_until_ms`: until this time no node counts as dead.
+        `doors`: the HTTP door of the process, as endpoints (`cluster_image.DOOR`).
+        """
+        self._doors = doors
+        self.known_ends = KnownEnds(store, clock)
         self._storage = storage
         self._writer = writer
         self.registration = registration
@@ -130,7 +137,7 @@ class Membership:
     async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Register these endpoints if they are new: the port may have been free to choose. Raises `ApiError`."""
         broker = self._topics.state.brokers.get(self.registration.node_id)
-        if broker is not None and broker.endpoints != endpoints:
+        if broker is not None and broker.endpoints != {**endpoints, **self._doors}:
             await to_its_end(self.shared_log.job_queue, self._registering(endpoints))
 
     def _registering(self, endpoints: Mapping[str, Endpoint]) -> Job[None]:
@@ -140,11 +147,15 @@ class Membership:
                 broker_id=self.registration.node_id,
                 incarnation_id=self._topics.draw_uuid(),
                 broker_epoch=self._topics.state.version,
-                end_points=[BrokerEndpoint(name, *endpoint) for name, endpoint in endpoints.items()],
+                end_points=[BrokerEndpoint(name, *endpoint) for name, endpoint in {**endpoints, **self._doors}.items()],
                 rack=self._rack,
                 fenced=False,
             )
             is_written = yield from self.shared_log.writing([record])
+
+    async def ends(self) -> Ends:
+        """See `nodes.common.Membership`."""
+        return await self.known_ends.ends()
 
     def begin(self, nodes: Iterable[Any]) -> None:
         """Use the node of this process, which is about to serve."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from muster.coordinator.config import Config
 from muster.coordinator.http.address import DoorAddress
 from muster.coordinator.http.serving import door_of
 from muster.coordinator.http.watch import Watch, of_kafka
+from muster.coordinator.net.listener import WILDCARDS
 from muster.coordinator.server import Server
 from muster.coordinator.server.exposition import COUNTER, GAUGE, Lines, Metric, single
 from muster.coordinator.server.metrics import ServerMetrics
 from muster.coordinator.system.clock import Clock
+from muster.coordinator.topics.cluster_image import DOOR, Endpoint
 from muster.postgres.figures import ClusterFigures
 from muster.postgres.node_session import NodeSession
 
@@ -23,10 +26,20 @@ class ClusterMetrics:
 
     def __init__(self, config: Config, clock: Clock, address: DoorAddress) -> None:
         self._clock = clock
+        self._address = address
         self._of_server = ServerMetrics()
         self.of_cluster = ClusterFigures()
         self._watch = Watch(config, clock, self._of_server, self._server, self._of_both)
         self.door = door_of(address, self._server, self._watch.collect, self._watch.alerts)
+
+    def doors(self, host: str) -> dict[str, Endpoint]:
+        """The door as an endpoint for other nodes' consoles, once it listens. `host`: its name if it listens at all
+        interfaces. A door without a console has none.
+        """
+        if self._address.figures_only:
+            return {}
+        bound, scheme = self.door.http, "http" if self._address.tls is None else "https"
+        return {f"{DOOR}{scheme}": Endpoint(host if bound.host in WILDCARDS else bound.host, bound.port)}
 
     def open_server(self, *given: Any, **named: Any) -> Server:
         """The server of the next node session."""
@@ -40,7 +53,12 @@ class ClusterMetrics:
 
     async def _of_both(self) -> list[Metric | Lines]:
         self._of_server.serves(self._server())
-        return [*await self._of_server.collect(of_kafka), *_metrics(self.of_cluster, self._clock.mono_ms())]
+        server = self._server()
+        ends = {} if server is None else await server.ends_elsewhere()
+        return [
+            *await self._of_server.collect(partial(of_kafka, elsewhere=ends)),
+            *_metrics(self.of_cluster, self._clock.mono_ms()),
+        ]
 
     async def start(self) -> None:
         await self.door.start()

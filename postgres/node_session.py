@@ -5,9 +5,10 @@ that it leads. Appended records are durable when the database has them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from copy import copy as shallow_copy
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -19,6 +20,7 @@ from muster.coordinator.net.listener import Listener
 from muster.coordinator.server import Server
 from muster.coordinator.server.machine import Machine
 from muster.coordinator.system.clock import Clock
+from muster.coordinator.topics.cluster_image import Endpoint
 from muster.coordinator.topics.errors import ApiError
 from muster.postgres import local_replica
 from muster.postgres.database_writer import DatabaseWriter
@@ -84,11 +86,13 @@ class NodeSession:
         open_server: Callable[..., Any] = Server,
         loaded: Callable[[], object] = lambda: None,
         figures: ClusterFigures | None = None,
+        doors: Mapping[str, Endpoint] = MappingProxyType({}),
     ) -> None:
         """`store`: the connection for database writes; `reads`: another connection to the same database, for all other
         requests. `directory`: the place of the local replica; None: memory. `open_server`: makes the server; tests give
-        another function.
+        another function. `doors`: see `Membership`.
         """
+        self._doors = doors
         self._open_server = open_server
         self._config = config
         self._store = store
@@ -153,7 +157,7 @@ class NodeSession:
         shared_log.lost = writer.failed
         self.membership = Membership(
             registration, self._reads, storage, writer, shared_log, self._clock, settings, self._figures,
-            others_until_ms=asked_ms + lease_ms if others_return else 0,
+            others_until_ms=asked_ms + lease_ms if others_return else 0, doors=self._doors,
         )  # fmt: skip
         self._turns = asyncio.create_task(writer.run())
         config = shallow_copy(self._config)

@@ -194,6 +194,9 @@ class PostgresStore(PostgresConnection):
         row = await self._row(f"{sql.LOGS} AND topic_id = $2 AND partition = $3", topic_id, partition)
         return None if row is None else store.LogRow(*row)
 
+    async def ends(self) -> Sequence[tuple[str, int, int, int]]:
+        return [tuple(row) for row in await self._rows(sql.ENDS)]
+
     async def segments(self, log_no: int) -> Sequence[store.SegmentRow]:
         return [store.SegmentRow(*row) for row in await self._rows(sql.SEGMENTS, log_no)]
 

@@ -68,13 +68,14 @@ async def _serve(
 
         cluster_metrics = ClusterMetrics(config, clock, door)
         await cluster_metrics.start()
+    doors = {} if cluster_metrics is None else cluster_metrics.doors(_host(config))
 
     def make_session() -> NodeSession:
         if cluster_metrics is None:
             return NodeSession(config, store, reads, machine, clock, directory, loaded=gc.freeze)
         return NodeSession(
             config, store, reads, machine, clock, directory,
-            open_server=cluster_metrics.open_server, loaded=gc.freeze, figures=cluster_metrics.of_cluster,
+            open_server=cluster_metrics.open_server, loaded=gc.freeze, figures=cluster_metrics.of_cluster, doors=doors,
         )  # fmt: skip
 
     def serves(server: Any) -> None:
@@ -97,6 +98,9 @@ async def _serve(
 
 def _address(config: Config) -> str:
     first = config.listeners[0]
-    if first.advertised_host:
-        return show(first.advertised_host, first.advertised_port or first.port)
-    return show(socket.gethostname() if first.host in WILDCARDS else first.host, first.port)
+    return show(_host(config), (first.advertised_port if first.advertised_host else None) or first.port)
+
+
+def _host(config: Config) -> str:
+    first = config.listeners[0]
+    return first.advertised_host or (socket.gethostname() if first.host in WILDCARDS else first.host)

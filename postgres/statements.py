@@ -148,6 +148,13 @@ DROP: Final = "DELETE FROM muster_logs WHERE cluster_no = $1 AND log_no = ANY($2
 LOGS: Final = (
     "SELECT log_no, topic, partition, topic_id, start_offset, clean_offset FROM muster_logs WHERE cluster_no = $1"
 )
+ENDS: Final = (
+    "SELECT l.topic, l.partition, l.start_offset, coalesce((SELECT b.next_offset FROM muster_batches b "
+    "WHERE b.cluster_no = $1 AND b.segment_no = s.segment_no ORDER BY b.base_offset DESC LIMIT 1), s.base_offset) "
+    "FROM muster_logs l CROSS JOIN LATERAL (SELECT segment_no, base_offset FROM muster_segments "
+    f"WHERE cluster_no = $1 AND log_no = l.log_no AND state = {LIVE} ORDER BY base_offset DESC, segment_no DESC LIMIT 1"
+    ") s WHERE l.cluster_no = $1"
+)
 FACTS: Final = (
     "UPDATE muster_segments AS s SET size = f.size, first_timestamp = f.first_timestamp, "
     "max_timestamp = f.max_timestamp, max_timestamp_offset = f.max_timestamp_offset, aborted = f.aborted "

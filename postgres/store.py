@@ -313,6 +313,9 @@ class Store(Protocol):
     async def logs(self) -> Sequence[LogRow]:
         """All logs, by number."""
 
+    async def ends(self) -> Sequence[tuple[str, int, int, int]]:
+        """Topic, partition, start and end of each log."""
+
     async def log(self, topic_id: bytes, partition: int) -> LogRow | None:
         """The log of a partition, if it has one."""
 

@@ -89,6 +89,13 @@ class ClusterSource:
             else:
                 await pause_s(0)
 
+    def others(self) -> list[dict[str, Any]]:
+        """See `Source`: all groups are on this console."""
+        return []
+
+    def elsewhere(self, _: str) -> None:
+        """See `Source`."""
+
     async def doing(self, _: str) -> Doing:
         """See `Source`. A cluster does not say it."""
         return {}
@@ -108,6 +115,7 @@ class ClusterSource:
                 "alive": True,
                 "connections": None,
                 "leads": self._leads[node_id],
+                "console": None,
             }
             for node_id, address in sorted(client.nodes.items())
         ]

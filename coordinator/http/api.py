@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Route
 
 from muster.coordinator.alerts.watching import GroupAlerts
 from muster.coordinator.config.listeners import show
+from muster.coordinator.http.elsewhere import coordinator_elsewhere
 from muster.coordinator.http.failure import Failure
 from muster.coordinator.http.sight import sight
 from muster.coordinator.security.authorizer import ResourceType
@@ -149,7 +150,7 @@ def _nodes(server: Server) -> Job[Row]:
     for node_id, broker in sorted(server.node.cluster.brokers.items()):
         node = here.get(node_id)
         if node is None:
-            addresses = [show(one.host, one.port) for one in broker.endpoints.values()]
+            addresses = [show(one.host, one.port) for one in broker.addresses]
         else:
             addresses = [show(bound.host, bound.port) for bound in node.bound]
         rows.append(
@@ -161,6 +162,7 @@ def _nodes(server: Server) -> Job[Row]:
                 "here": node is not None,
                 "connections": None if node is None else node.connection_count(),
                 "leads": led[node_id],
+                "console": broker.door,
             }
         )
     return {"nodes": rows}
@@ -254,6 +256,8 @@ def _group_of(server: Server, request: Request) -> GroupNow:
     group_id = unquote(request.path_params["group"])
     _check_seen(server, request, ResourceType.GROUP, group_id)
     now = GroupNow.of(server, group_id)
+    if now is None and (where := coordinator_elsewhere(server, group_id)) is not None:
+        raise where.failure(group_id)
     if now is None:
         raise Failure("not-found", f"there is no group {group_id[:249]} on this server")
     return now

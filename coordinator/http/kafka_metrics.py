@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from muster.coordinator.server.exposition import GAUGE, Lines, Metric, escaped
@@ -86,13 +87,18 @@ def kafka_metrics(
     topics: Iterable[TopicRow],
     groups: Iterable[GroupRow],
     note_lag: NoteLag = lambda *_: None,
+    elsewhere: Mapping[str, Mapping[int, tuple[int, int]]] = MappingProxyType({}),
 ) -> Job[list[Metric | Lines]]:
     """The metrics. `topics` and `groups` are read step by step: a row is as its group is at this moment.
 
-    `note_lag` is called for each partition with unread records of each group.
+    `note_lag` is called for each partition with unread records of each group. `elsewhere`: start and end of partitions
+    whose row has no end, for the lag.
     """
     ends: dict[str, dict[int, int]] = {}
     of_topics = yield from _topics(topics, ends)
+    for topic, places in elsewhere.items():
+        ends[topic] = {index: end for index, (_, end) in places.items()} | ends.get(topic, {})
+        yield None
     of_groups = yield from _groups(cluster_id, groups, ends, note_lag)
     return [Metric("kafka_brokers", GAUGE, "Number of Brokers in the Kafka Cluster.", {(): brokers}),
             *of_topics, *of_groups]  # fmt: skip

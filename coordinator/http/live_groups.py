@@ -77,6 +77,7 @@ class LiveGroup:
         "seen",
         "state",
         "topics",
+        "unknown",
     )
 
     def __init__(self, group: str) -> None:
@@ -85,6 +86,8 @@ class LiveGroup:
         self.members = 0
         self.partitions = 0
         """The number of partitions with committed offsets."""
+        self.unknown = 0
+        """The number of these partitions whose lag is not known."""
         self.samples: deque[Sample] = deque(maxlen=SAMPLES)
         self.topics: dict[str, Sample] = {}
         self.last_rebalance: LastRebalance | None = None
@@ -97,6 +100,7 @@ class LiveGroup:
         """The group as it is now, which does not change."""
         other = LiveGroup(self.group)
         other.kind, other.state, other.members, other.partitions = self.kind, self.state, self.members, self.partitions
+        other.unknown = self.unknown
         other.samples.extend(self.samples)
         return other
 
@@ -213,7 +217,7 @@ class LiveGroups:
             one = self.groups[row.group] = LiveGroup(row.group)
         one.kind, one.state, one.members, one.seen = row.kind, row.state, row.members, self.round
         topics: dict[str, Sample] = {}
-        seen = 0
+        seen = unknown = 0
         for topic, committed in row.offsets:
             ends = self.ends.get(topic, {})
             offsets = end_offsets = lags = 0
@@ -225,12 +229,13 @@ class LiveGroups:
                 if lag is None and end is not None:
                     lag = max(end - offset, 0)
                 if lag is None:
+                    unknown += 1
                     continue
                 offsets += offset
                 end_offsets += offset + lag if end is None else end
                 lags += lag
             topics[topic] = Sample(wall_ms, offsets, end_offsets, lags)
-        one.topics, one.partitions = topics, seen
+        one.topics, one.partitions, one.unknown = topics, seen, unknown
         sums = [sum(part) for part in zip(*topics.values(), strict=True)] or [0, 0, 0, 0]
         one.add(Sample(wall_ms, *sums[1:]))
 

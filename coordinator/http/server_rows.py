@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from muster.coordinator.groups.common.committed_offsets import position_of
@@ -13,20 +14,23 @@ from muster.coordinator.server import share_snapshots
 from muster.coordinator.server.server import Server
 from muster.coordinator.topics.open_topics import Topic
 
+Ends = Mapping[str, Mapping[int, tuple[int, int]]]
 
-def topic_rows(server: Server) -> Iterator[TopicRow]:
-    """All topics."""
+
+def topic_rows(server: Server, elsewhere: Ends = MappingProxyType({})) -> Iterator[TopicRow]:
+    """All topics. `elsewhere`: start and end of partitions that other processes lead."""
     for topic in [*server.topics.by_name.values()]:
-        yield TopicRow(topic.name, len(topic.partitions), _partitions(server, topic))
+        yield TopicRow(topic.name, len(topic.partitions), _partitions(server, topic, elsewhere.get(topic.name, {})))
 
 
-def _partitions(server: Server, topic: Topic) -> Iterator[PartitionRow]:
+def _partitions(server: Server, topic: Topic, elsewhere: Mapping[int, tuple[int, int]]) -> Iterator[PartitionRow]:
     leaders = server.topics.open.leaders_of(topic.name)
     for index, (leader, state, partition) in enumerate(
         zip(leaders, topic.state.partitions, topic.partitions, strict=False)
     ):
-        start = None if partition is None else partition.log.start_offset
-        end = None if partition is None else partition.log.durable_offset
+        start, end = elsewhere.get(index, (None, None))
+        if partition is not None:
+            start, end = partition.log.start_offset, partition.log.durable_offset
         yield PartitionRow(index, start, end, leader.broker_id, len(state.replicas), len(state.isr))
 
 

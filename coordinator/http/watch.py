@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from muster.coordinator.alerts.reporting import TOKEN_OF_WEBHOOKS, checked
 from muster.coordinator.alerts.watching import GroupAlerts
@@ -21,11 +22,16 @@ from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job
 
 
-def of_kafka(server: Server) -> Job[list[Metric | Lines]]:
-    """The metrics of a server under names that dashboards of Kafka read, and the oldest unread records."""
+def of_kafka(
+    server: Server, elsewhere: Mapping[str, Mapping[int, tuple[int, int]]] = MappingProxyType({})
+) -> Job[list[Metric | Lines]]:
+    """The metrics of a server under names that dashboards of Kafka read, and the oldest unread records.
+
+    `elsewhere`: start and end of logs that other processes lead, for the lag.
+    """
     image, lags = server.node.cluster, GreatestLags()
     found = yield from kafka_metrics(
-        image.cluster_id, len(image.brokers), topic_rows(server), group_rows(server), lags.note
+        image.cluster_id, len(image.brokers), topic_rows(server), group_rows(server), lags.note, elsewhere
     )
     most = server.config.settings(MetricsSettings).muster_metrics_groups
     return [*found, *(yield from lags.metrics(server, most))]

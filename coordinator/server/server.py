@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -170,6 +170,10 @@ class Server:
     def connection_count(self) -> int:
         """The number of open connections."""
         return sum(node.connection_count() for node in self.nodes)
+
+    async def ends_elsewhere(self) -> Mapping[str, Mapping[int, tuple[int, int]]]:
+        """Start and end of logs that other processes may lead, by topic and partition. Empty: none, or not known."""
+        return {} if self._membership is None else await self._membership.ends()
 
     async def _do(self, job: Job[T]) -> T:
         """Run a job of the start to its end. A job may wait for other jobs, or for the database. Raises `ApiError`."""

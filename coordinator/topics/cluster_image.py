@@ -12,6 +12,10 @@ from typing import Final, NamedTuple, Protocol
 NO_BROKER: Final = -1
 
 
+DOOR: Final = "door."
+"""The endpoint of a broker's HTTP door is named so, and the scheme follows. No client asks for this listener."""
+
+
 class Endpoint(NamedTuple):
     """A host and a port for clients. An empty host stands for the host by which the client has reached this node."""
 
@@ -31,6 +35,19 @@ class Broker(NamedTuple):
     endpoints: Mapping[str, Endpoint]
     epoch: int
     fenced: bool = False
+
+    @property
+    def addresses(self) -> list[Endpoint]:
+        """Where clients reach the broker."""
+        return [one for name, one in self.endpoints.items() if not name.startswith(DOOR)]
+
+    @property
+    def door(self) -> str | None:
+        """The URL of the broker's HTTP door. None: it is not known."""
+        for name, (host, port) in self.endpoints.items():
+            if name.startswith(DOOR):
+                return f"{name.removeprefix(DOOR)}://{f'[{host}]' if ':' in host else host}:{port}"
+        return None
 
 
 class Leader(NamedTuple):

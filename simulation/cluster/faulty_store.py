@@ -191,6 +191,9 @@ class FaultyStore:
     async def log(self, topic_id: bytes, partition: int) -> LogRow | None:
         return await self._ask(lambda: self._tables.log_of(topic_id, partition))
 
+    async def ends(self) -> Sequence[tuple[str, int, int, int]]:
+        return await self._ask(self._tables.ends)
+
     async def segments(self, log_no: int) -> Sequence[SegmentRow]:
         return await self._ask(lambda: self._tables.segments(log_no))
 

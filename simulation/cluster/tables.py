@@ -305,6 +305,15 @@ class Tables:
             raise AssertionError(f"a partition has two logs: {rows}")
         return rows[0] if rows else None
 
+    def ends(self) -> list[tuple[str, int, int, int]]:
+        found = []
+        for log in self.logs.values():
+            live = [row for row in self.segments(log.log_no) if row.state == LIVE]
+            if live:
+                ends = [row.next_offset for (number, _), row in self.rows_of.items() if number == live[-1].segment_no]
+                found.append((log.topic, log.partition, log.start_offset, max(ends, default=live[-1].base_offset)))
+        return found
+
     def segments(self, log_no: int) -> list[SegmentRow]:
         found = [row for row in self.segments_by_no.values() if row.log_no == log_no]
         return sorted(found, key=lambda row: (row.base_offset, row.segment_no))

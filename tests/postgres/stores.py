@@ -134,6 +134,9 @@ class TableStore:
     async def log(self, topic_id: bytes, partition: int) -> LogRow | None:
         return self.tables.log_of(topic_id, partition)
 
+    async def ends(self) -> Sequence[tuple[str, int, int, int]]:
+        return self.tables.ends()
+
     async def segments(self, log_no: int) -> Sequence[SegmentRow]:
         return self.tables.segments(log_no)
 

@@ -299,6 +299,18 @@ async def test_segments_are_staged_replaced_and_purged(store: Store) -> None:
     assert not await batches(store, 1, 2)
 
 
+async def test_the_ends_of_logs_are_those_of_their_last_live_segments(store: Store) -> None:
+    epoch = (await register(store)).epoch
+    segments = [SegmentRow(1, 1, 0), SegmentRow(2, 1, 5)]
+    rows = [BatchRow(1, 0, 5, b"a"), BatchRow(2, 5, 7, b"b"), BatchRow(2, 7, 8, b"c")]
+    start = Changes(new_logs=[LOG], new_segments=segments, batches=rows)
+    assert await store.commit(1, epoch, 1, 0, start, LEASE_MS)
+    assert await store.ends() == [(LOG.topic, LOG.partition, LOG.start_offset, 8)]
+    news = Changes(new_segments=[SegmentRow(3, 1, 8)], dead=[2])
+    assert await store.commit(1, epoch, 2, 0, news, LEASE_MS)
+    assert await store.ends() == [(LOG.topic, LOG.partition, LOG.start_offset, 8)]  # the new segment is empty
+
+
 async def test_many_small_rows_are_read_at_once_and_large_ones_in_parts(postgres: str) -> None:
     store = await postgres_store(postgres)
     epoch = (await register(store)).epoch

@@ -191,7 +191,10 @@ class Feed:
         await asyncio.shield(self._first)
         spoke_ms = self._clock.mono_ms()
         while True:
-            if await self._guarded(self._next_news):
+            has_news = await self._guarded(self._next_news)
+            if has_news is None:  # it may have failed at once
+                await self._pause(POLL_MS)
+            elif has_news:
                 spoke_ms = self._clock.mono_ms()
                 await self._pause(POLL_MS)
                 self._changed.set()  # nobody watched meanwhile
@@ -202,8 +205,8 @@ class Feed:
     async def _next_news(self) -> bool:
         """Send new events as soon as there may be some, or after `POLL_MS`. Returns whether there were some."""
         changed = self._changed
-        timer = self._clock.call_at(self._clock.mono_ms() + POLL_MS, changed.set)
         end = self._source.watch(changed.set)
+        timer = self._clock.call_at(self._clock.mono_ms() + POLL_MS, changed.set)
         try:
             await changed.wait()
         finally:

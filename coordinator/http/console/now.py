@@ -122,6 +122,8 @@ def _lag(found: Description, live: LiveGroup) -> list[str]:
     lag, rates = live.lag, live.rates
     if not live.samples or not live.partitions:
         return ["The group has committed no offsets."] if found.type != SHARE else []
+    if live.unknown:
+        return [f"The lag of {plural(live.unknown, 'partition')} is not known here."]
     if not lag:
         return ["All records are read: the lag is 0."]
     text = f"{lag:,} {many('record', lag)} {'is' if lag == 1 else 'are'} not read yet"

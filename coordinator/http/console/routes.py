@@ -146,6 +146,9 @@ class Console:
         name, sees = _name(request, "group"), self._sees(request)
         if sees is not None and not sees(name):
             raise Failure("forbidden", f"{request.scope['principal']} may not describe this group")
+        where = self._source.elsewhere(name)
+        if where is not None:
+            raise where.failure(name)
         return name
 
     # ---- files
@@ -180,6 +183,7 @@ class Console:
             "now": self._clock.now().wall_ms,
             "failure": self.feed.failure,
             "control": self._has_control,
+            "others": self._source.others(),
         }
 
     async def _groups(self, request: Request) -> Response:
@@ -320,7 +324,7 @@ class Console:
             raise Failure("bad-request", f"the body is no JSON: {error}") from error
         if not isinstance(given, dict):
             raise Failure("bad-request", "an object was expected")
-        done = await act(self._source, self.feed.live, _name(request, "group"), given, requester(request))
+        done = await act(self._source, self.feed.live, self._group_name(request), given, requester(request))
         self._kept.clear()
         return {"done": done}
 

@@ -15,6 +15,7 @@ from muster.coordinator.config.listeners import show
 from muster.coordinator.history.event_writer import record_key
 from muster.coordinator.http.console.now import Does, Doing
 from muster.coordinator.http.console.sources import Ends, Found, Refused, Requester, StoredEvent
+from muster.coordinator.http.elsewhere import Elsewhere, coordinator_elsewhere, others
 from muster.coordinator.http.live_groups import LiveGroups
 from muster.coordinator.http.server_rows import group_rows, topic_rows
 from muster.coordinator.http.sight import Sees, sight
@@ -95,7 +96,7 @@ class ServerSource:
         rows = []
         for node_id, broker in sorted(image.brokers.items()):
             node = here.get(node_id)
-            listeners: Any = broker.endpoints.values() if node is None else node.bound
+            listeners: Any = broker.addresses if node is None else node.bound
             rows.append(
                 {
                     "node": node_id,
@@ -105,9 +106,18 @@ class ServerSource:
                     "alive": not broker.fenced,
                     "connections": None if node is None else node.connection_count(),
                     "leads": led[node_id],
+                    "console": broker.door if node is None else None,
                 }
             )
         return {"cluster_id": image.cluster_id, "nodes": rows}
+
+    def others(self) -> list[dict[str, Any]]:
+        """See `Source`."""
+        return others(self._server)
+
+    def elsewhere(self, group: str) -> Elsewhere | None:
+        """See `Source`."""
+        return coordinator_elsewhere(self._server, group)
 
     async def doing(self, group: str) -> Doing:
         """See `Source`."""
@@ -118,11 +128,14 @@ class ServerSource:
     async def refresh(self, live: LiveGroups) -> None:
         """See `Source`."""
         server = self._server
-        await self.run(live.take(topic_rows(server), group_rows(server), server.clock.machine.now().wall_ms))
+        topics = topic_rows(server, await server.ends_elsewhere())
+        await self.run(live.take(topics, group_rows(server), server.clock.machine.now().wall_ms))
 
     async def ends(self, topics: Collection[str]) -> Ends:
         """See `Source`."""
-        return await self.run(_ends(self._server, topics))
+        known = await self._server.ends_elsewhere()
+        here = await self.run(_ends(self._server, topics))
+        return {topic: {**known.get(topic, {}), **here.get(topic, {})} for topic in topics}
 
     # ---- requests
 

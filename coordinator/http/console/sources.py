@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from muster.coordinator.http.console.now import Doing
+from muster.coordinator.http.elsewhere import Elsewhere
 from muster.coordinator.http.live_groups import LiveGroups
 from muster.coordinator.http.sight import Sees
 from muster.coordinator.system.jobs import Job
@@ -61,6 +62,12 @@ class Source(Protocol):
 
     async def about(self) -> dict[str, Any]:
         """`cluster_id`, and `nodes`: rows with `node`, `address`, `rack`, `here`, `alive`, `connections`, `leads`."""
+
+    def others(self) -> list[dict[str, Any]]:
+        """The nodes whose groups are on other consoles: rows with `node`, and `console` (a URL, or null)."""
+
+    def elsewhere(self, group: str) -> Elsewhere | None:
+        """The node on whose console a group is. None: it is on this one."""
 
     async def run(self, job: Job[T]) -> T:
         """Run a job, in steps if others wait meanwhile."""

@@ -95,6 +95,9 @@ class Membership(Controller, Protocol):
     ) -> Job[None]:
         """Become one of the brokers. `renew`: see `LeaderChanges`. Raises `ApiError`."""
 
+    async def ends(self) -> Mapping[str, Mapping[int, tuple[int, int]]]:
+        """Start and end of all logs of the cluster, by topic and partition. Empty: they are not known now."""
+
     def begin(self, nodes: Iterable[Any]) -> None:
         """Begin with this node, which is about to serve."""
 

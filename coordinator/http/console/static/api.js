@@ -5,7 +5,12 @@ import { ask, h } from "./dom.js";
 let authorization = sessionStorage.getItem("muster-authorization") ?? "";
 let asking = null;
 
-export class Failure extends Error {}
+export class Failure extends Error {
+  constructor(message, details) {
+    super(message);
+    this.details = details;
+  }
+}
 
 const headers = () => (authorization ? { Authorization: authorization } : {});
 const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
@@ -39,7 +44,7 @@ async function request(path, options = {}) {
 export async function get(path, signal) {
   const response = await request(`/console/${path}`, { signal });
   const answer = await response.json();
-  if (!response.ok) throw new Failure(answer.error.message);
+  if (!response.ok) throw new Failure(answer.error.message, answer.error.details);
   return answer;
 }
 

@@ -65,8 +65,9 @@ function problem(error) {
   const text = error instanceof Failure ? error.message : isAway ? "The server does not answer." : `A fault of the console: ${error}`;
   if (!(error instanceof Failure || isAway)) console.error(error);
   const known = document.getElementById("problem");
-  if (known) known.textContent = text;
-  else main.prepend(h("p", { id: "problem", class: "panel problem", role: "alert" }, text));
+  const there = error.details?.console ? [". ", h("a", { href: `${error.details.console}/${location.hash}` }, "Open it there"), "."] : "";
+  if (known) known.replaceChildren(text, ...there);
+  else main.prepend(h("p", { id: "problem", class: "panel problem", role: "alert" }, text, there));
 }
 
 function open() {

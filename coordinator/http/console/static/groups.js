@@ -18,6 +18,7 @@ export function groups({ place, query, repeat, signal }) {
     only: query.get("only") ?? "", order: query.get("order") ?? "worst" };
   let skip = 0;
   const list = h("div");
+  const others = h("div");
   const recent = h("ol", { class: "events", id: "recent", "data-scroll": "recent", tabindex: "0", "aria-label": "The newest events of all groups" });
   const set = (name) => (event) => { wanted[name] = event.target.value; skip = 0; keep(); hurry(0); };
   function keep() {
@@ -36,7 +37,7 @@ export function groups({ place, query, repeat, signal }) {
       choice("type", "Type", [["", "all"], ...TYPES.map((one) => [one, one])], wanted.type, set("type")),
       choice("state", "State", [["", "all"], ...STATES.map((one) => [one, one])], wanted.state, set("state")),
       choice("order", "Order", ORDERS, wanted.order, set("order")), trouble),
-    list,
+    others, list,
     h("section", { "aria-labelledby": "recent-title" }, h("h2", { id: "recent-title" }, "What happens now"), recent));
 
   async function load() {
@@ -76,7 +77,11 @@ export function groups({ place, query, repeat, signal }) {
     hurry(5000);
   }
 
+  const link = (one) => (one.console ? h("a", { href: `${one.console}/${location.hash}` }, `node ${one.node}`) : `node ${one.node}`);
   const hurry = repeat(5000, load);
+  get("about", signal).then((about) => {
+    if (about.others.length) show(others, h("p", { class: "soft" }, "These are the groups of this node. The others have theirs: ", about.others.flatMap((one, index) => [index ? ", " : "", link(one)]), "."));
+  }).catch(() => {});
   get("recent", signal).then((answer) => { if (!recent.childElementCount) news(answer.events); }).catch(() => {});
   return { title: "Groups", news, hurry };
 }

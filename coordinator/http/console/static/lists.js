@@ -43,7 +43,7 @@ export function cluster({ place, signal, repeat }) {
   place.append(h("h1", null, "Cluster"), list);
   const hurry = repeat(5000, async () => {
     const [about, answer] = await Promise.all([get("about", signal), get("nodes", signal)]);
-    const rows = answer.nodes.map((row) => h("tr", null, cell(row.node, "number"), cell(row.address, "name"), cell(row.alive ? h("span", { class: "badge good" }, "alive") : h("span", { class: "badge bad" }, "away")),
+    const rows = answer.nodes.map((row) => h("tr", null, cell(row.node, "number"), cell([row.address, row.console ? [" ", h("a", { href: `${row.console}/` }, "its console")] : null], "name"), cell(row.alive ? h("span", { class: "badge good" }, "alive") : h("span", { class: "badge bad" }, "away")),
       cell(row.rack), cell(number(row.connections), "number"), cell(number(row.leads), "number")));
     const counts = [...Object.entries(about.types), ...Object.entries(about.states)].map(([what, count]) => h("div", null, h("dt", null, what), h("dd", null, number(count))));
     show(list, h("dl", { class: "facts" }, h("div", null, h("dt", null, "Cluster id"), h("dd", null, about.cluster_id)), h("div", null, h("dt", null, "Groups"), h("dd", null, number(about.groups))), counts),

@@ -17,6 +17,7 @@ class FakeSource:
     """A source whose events a test adds."""
 
     def __init__(self) -> None:
+        self.watched = self.refusals = 0
         self.failures: list[str] = []
         """Why the next reads of the newest events fail."""
         self.found: list[StoredEvent] = []
@@ -38,6 +39,9 @@ class FakeSource:
         return found
 
     def watch(self, changed: Callable[[], object]) -> Callable[[], object]:
+        self.watched += 1
+        if self.watched <= self.refusals:
+            raise Refused("the node is not registered in its cluster")
         self.changed.add(changed)
         return lambda: self.changed.discard(changed)
 
@@ -99,4 +103,18 @@ async def test_events_that_could_not_be_read_at_first_are_read_later() -> None:
     clock.advance(REFRESH_MS)
     await some_turns()
     assert (feed.failure, len(feed.events)) == (None, 1)
+    await feed.stop()
+
+
+async def test_a_source_that_cannot_be_watched_is_asked_again_after_a_pause() -> None:
+    clock, source = ManualClock(1_000), FakeSource()
+    source.refusals = 50
+    feed = Feed(source, clock)  # type: ignore[arg-type]  # a part of a source
+    await feed.ready()
+    await some_turns()
+    assert source.watched == 1  # without a pause, nothing else would run
+    source.refusals = 0
+    clock.advance(POLL_MS)
+    await some_turns()
+    assert source.watched == 2
     await feed.stop()

@@ -1,0 +1,110 @@
+"""The consoles of two nodes over one PostgreSQL: each has its own groups, and leads to the other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from muster.postgres import administration
+from muster.postgres.store import Identity
+from tests.e2e.conftest import BOOTSTRAP, SERVER
+from tests.e2e.ledger import eventually_sync
+from tests.support.cluster_nodes import ClusterNode
+from tests.support.postgres import own_database
+from tests.support.servers import QUICK, free_port_pair
+
+pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own")
+GROUPS = [f"g{number}" for number in range(8)]
+PARTITIONS = 4
+RECORDS = 3
+
+
+@pytest.fixture
+def nodes(postgres: str, tmp_path: Path) -> Iterator[list[ClusterNode]]:
+    """Two nodes with doors, a topic with records, and groups that have read none of them."""
+    with ExitStack() as ends:
+        database = ends.enter_context(own_database(postgres))
+        asyncio.run(administration.init(database, "muster", Identity("of-the-test", "AAAAAAAAAAAAAAAAAAAAAQ")))
+        made = []
+        words = ["--cluster", database, "--http", "127.0.0.1:0", "--topic", f"orders:{PARTITIONS}"]
+        for number in range(2):
+            node = ClusterNode(tmp_path / f"node-{number}", QUICK, arguments=words)
+            node.bootstrap = f"127.0.0.1:{free_port_pair()}"
+            node.begin()
+            ends.callback(node.stop)
+            made.append(node)
+        for node in made:
+            node.until_ready()
+        yield made
+
+
+def door(node: ClusterNode) -> str:
+    (line,) = node.log_lines("http is served")
+    address: str = line["address"]
+    return address
+
+
+def asked(address: str, body: Any = None) -> tuple[int, Any]:
+    """Status and answer."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address, data, {} if data is None else {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            text = answer.read().decode()
+            return answer.status, text if "/metrics" in address else json.loads(text)
+    except HTTPError as refused:
+        return refused.code, json.loads(refused.read())
+
+
+def groups_of(base: str) -> dict[str, int]:
+    """The lag of each group that a console shows."""
+    return {row["group"]: row["lag"] for row in asked(f"{base}/console/groups")[1]["groups"]}
+
+
+def test_each_console_has_its_groups_and_leads_to_the_other(nodes: list[ClusterNode]) -> None:
+    where = {"bootstrap.servers": ",".join(node.bootstrap for node in nodes), "log_level": 0}
+    producer, admin = Producer(where), AdminClient(where)
+    for number in range(PARTITIONS * RECORDS):
+        producer.produce("orders", b"x", partition=number % PARTITIONS)
+    assert producer.flush(30) == 0
+    for group in GROUPS:
+        rows = [TopicPartition("orders", one, 0) for one in range(PARTITIONS)]
+        (done,) = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, rows)]).values()
+        done.result()
+    first, second = map(door, nodes)
+    # each group is on one console, and its lag counts the partitions that the other node leads, too
+    eventually_sync(lambda: {**groups_of(first), **groups_of(second)} == dict.fromkeys(GROUPS, PARTITIONS * RECORDS))
+    here, there = set(groups_of(first)), set(groups_of(second))
+    assert here & there == set()
+    assert here
+    assert there
+    node_ids = {node["console"]: node["node"] for node in asked(f"{first}/api/v1/nodes")[1]["nodes"]}
+    for base, other in ((first, second), (second, first)):
+        elsewhere = {"node": node_ids[other], "console": other}
+        assert asked(f"{base}/console/about")[1]["others"] == [elsewhere]
+        away, own = (min(there), min(here)) if base == first else (min(here), min(there))
+        delete = {"action": "delete_group", "confirm": away}
+        for status, answer in (
+            asked(f"{base}/console/groups/{away}"),
+            asked(f"{base}/api/v1/groups/{away}"),
+            asked(f"{base}/console/groups/{away}/actions", delete),
+        ):
+            assert (status, answer["error"]["details"]) == (404, elsewhere)
+        text = asked(f"{base}/metrics")[1]
+        assert text.count(f'kafka_consumergroup_lag{{consumergroup="{own}"') == PARTITIONS
+        # an action may need the ends of partitions that the other node leads
+        reset = {"action": "reset_offsets", "topic": "orders", "to": "latest", "confirm": own}
+        assert asked(f"{base}/console/groups/{own}/actions", reset)[0] == 200
+        offsets = asked(f"{base}/console/groups/{own}/offsets")[1]["offsets"]
+        assert [(one["offset"], one["lag"]) for one in offsets] == [(RECORDS, 0)] * PARTITIONS
+        assert asked(f"{base}/console/groups/{own}/actions", {"action": "delete_group", "confirm": own})[0] == 200
