@@ -1,4 +1,4 @@
-"""Which other node has a group, and where the console of that node is. A node over PostgreSQL has its own groups only."""
+"""Which other node has a group, and where its console is. A node over PostgreSQL has its own groups only."""
 
 from __future__ import annotations
 

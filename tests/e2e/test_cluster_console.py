@@ -72,7 +72,10 @@ def groups_of(base: str) -> dict[str, int]:
 
 
 def test_each_console_has_its_groups_and_leads_to_the_other(nodes: list[ClusterNode]) -> None:
-    where: dict[str, str | int | float | bool] = {"bootstrap.servers": ",".join(node.bootstrap for node in nodes), "log_level": 0}
+    where: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": ",".join(node.bootstrap for node in nodes),
+        "log_level": 0,
+    }
     producer, admin = Producer(where), AdminClient(where)
     for number in range(PARTITIONS * RECORDS):
         producer.produce("orders", b"x", partition=number % PARTITIONS)
