@@ -9,6 +9,7 @@ PARTS = {
     "cluster": "three brokers or nodes whose leaders and coordinators move; a database that fails over",
     "connect": "three Kafka Connect workers with Muster as their only cluster; one is killed",
     "console": "the console in a headless Chromium, over Muster and over Kafka",
+    "docs": "the blocks of docs/ that need Kafka's tools or Spark",
     "deploy": "the files in deploy/, as Compose's loader and Kubernetes' schemas read them",
     "kafka_python": "kafka-python's own tests of groups, transactions and its admin client",
     "kafkajs": "kafkajs's own specs: its admin client, groups, offsets, transactions, ACLs and SASL",
@@ -26,7 +27,7 @@ PARTS = {
 FILES = {
     "test_aiokafka": "aiokafka", "test_assignors": "assignors", "test_cluster_": "cluster",
     "test_connect_assignors": "assignors", "test_connect_cluster": "connect", "test_console": "console",
-    "test_deploy": "deploy", "test_kafkajs": "kafkajs",
+    "test_deploy": "deploy", "test_docs": "docs", "test_kafkajs": "kafkajs",
     "test_languages": "languages", "test_librdkafka": "librdkafka", "test_log_": "log", "test_pipeline_": "pipeline",
     "test_java_share_": "shares", "test_java_streams_": "streams", "test_sarama": "sarama", "test_share_": "shares",
     "test_sticky_with_java": "assignors", "test_streams": "streams",
