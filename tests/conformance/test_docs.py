@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from muster.cli import main
-from tests.support.pasted_docs import blocks
 from tests.conformance.test_pipeline_cluster import bare_environment
+from tests.support.pasted_docs import blocks
 from tests.support.servers import KAFKA_SCRIPTS, MusterServer
 from tools.pyspark_env import write_entry, write_zip
 
