@@ -148,6 +148,12 @@ conformance-%: venv
 conformance-random: venv
 	@$(BIN)/python -m tests.stories.random $(ARGS)
 
+# each client against each fault of conform/hurts.toml; a changed table says what is different now
+conformance-hurts: venv
+	@$(BIN)/python -m tests.conform.hurts.run $(VENV)/hurts.jsonl $(ARGS)
+	@$(BIN)/python -m tests.conform.hurts.seen $(VENV)/hurts.jsonl
+	@git diff --stat conform/hurts.toml
+
 conformance-random-shares: venv
 	@$(BIN)/python -m tests.stories.random.shares $(ARGS)
 

@@ -76,7 +76,7 @@ class Asker:
             if answered.body is None:
                 raise Unprepared(f"the answer to {api} v{version} before the probe cannot be read")
             found = answered.body
-            if NOT_READY.isdisjoint(codes(found)):
+            if NOT_READY.isdisjoint(codes_of(found)):
                 break
         return found
 
@@ -88,13 +88,13 @@ class Asker:
             raise Closed(str(error)) from error
 
 
-def codes(body: object) -> set[int]:
+def codes_of(body: object) -> set[int]:
     """All error codes of a body."""
     if isinstance(body, dict):
         own = {value for key, value in body.items() if key.endswith("ErrorCode")}
-        return own.union(*(codes(value) for value in body.values()))
+        return own.union(*(codes_of(value) for value in body.values()))
     if isinstance(body, list):
-        return set().union(*(codes(one) for one in body))
+        return set().union(*(codes_of(one) for one in body))
     return set()
 
 

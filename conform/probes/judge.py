@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,20 +47,3 @@ def judge(api: str, version: int, correlation: int, frame: bytes) -> tuple[dict[
             wrong = Span(span.start, span.end, span.path)
             return reading.body, Verdict(f"Kafka has no error {span.value}", Severity.DIFFERS, wrong, "Errors.java")
     return reading.body, None
-
-
-def error_codes(reading: spans.Reading) -> dict[str, list[int]]:
-    """The error codes of an answer by the path of their field, without the numbers of rows."""
-    found: dict[str, set[int]] = {}
-    for span in reading.spans:
-        if span.path.endswith("ErrorCode"):
-            found.setdefault("".join(_without_numbers(span.path)), set()).add(span.value)
-    return {path: sorted(codes) for path, codes in sorted(found.items())}
-
-
-def _without_numbers(path: str) -> Iterator[str]:
-    inside = False
-    for letter in path:
-        inside = letter == "[" or (inside and letter != "]")
-        if not inside and letter != "]":
-            yield letter

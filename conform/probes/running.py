@@ -9,8 +9,8 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from muster.conform.player import spans
-from muster.conform.probes import forms, judge
-from muster.conform.probes.asking import AGAIN_S, NOT_READY, Answered, Asker, Unprepared, codes
+from muster.conform.probes import codes, forms
+from muster.conform.probes.asking import AGAIN_S, NOT_READY, Answered, Asker, Unprepared, codes_of
 from muster.conform.probes.catalogue import Probe
 from muster.conform.probes.frames import FrameProbe
 from muster.conform.probes.link import Closed, Link, Silent
@@ -29,10 +29,10 @@ READY_TRIES = 20
 class Runner:
     """Runs probes against one target."""
 
-    def __init__(self, asker: Asker, place: Place) -> None:
-        """`place`: what `scene` has prepared."""
-        self.asker, self.place = asker, place
-        self.codes: dict[str, dict[str, list[int]]] = {}
+    def __init__(self, asker: Asker, place: Place, *, compares: bool = True) -> None:
+        """`place`: what `scene` has prepared. `compares`: whether error codes are compared with Kafka's."""
+        self.asker, self.place, self.compares = asker, place, compares
+        self.codes: dict[str, codes.Codes] = {}
         """The error codes of each answer, by the probe's id."""
 
     async def run(
@@ -101,10 +101,7 @@ class Runner:
             answered = await self._ready(link, probe)
             if probe.api in LOGINS:
                 link = await _dropped(link)
-            outcome = _judged(outcome, request, answered)
-            if answered.body is not None:
-                reading = spans.read(probe.api, probe.version, answered.frame)
-                self.codes[probe.id] = judge.error_codes(reading)
+            outcome = _judged(outcome, request, self._compared(probe, answered))
         except Unprepared as error:
             outcome = dataclasses.replace(outcome, why=str(error))
             link = await _dropped(link)
@@ -113,11 +110,21 @@ class Runner:
             link = await _dropped(link)
         return dataclasses.replace(outcome, seconds=time.monotonic() - began), link
 
+    def _compared(self, probe: Probe, answered: Answered) -> Answered:
+        """The answer, with what is wrong with its error codes."""
+        if answered.body is None:
+            return answered
+        reading = spans.read(probe.api, probe.version, answered.frame)
+        self.codes[probe.id] = codes.of(reading)
+        if answered.verdict is not None or not self.compares:
+            return answered
+        return dataclasses.replace(answered, verdict=codes.judged(probe, reading))
+
     async def _ready(self, link: Link, probe: Probe) -> Answered:
         """Send a probe, and again while the target is not ready; the probe's answer."""
         answered = await self._script(link, probe)
         for _ in range(READY_TRIES):
-            if NOT_READY.isdisjoint(codes(answered.body)):
+            if NOT_READY.isdisjoint(codes_of(answered.body)):
                 break
             await asyncio.sleep(AGAIN_S)
             answered = await self._script(link, probe)
