@@ -1,4 +1,4 @@
-"""All thresholds of episodes and verdicts. docs/pipeline-episodes.md has the same numbers (a test compares them)."""
+"""All thresholds of episodes and verdicts. The reference of tables on the docs' site shows them with their meanings."""
 
 from __future__ import annotations
 

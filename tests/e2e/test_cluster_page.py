@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shlex
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from muster.cli import build_parser
-from muster.cli.options.servers import add_try
 from muster.coordinator.config import load
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.support.cluster_nodes import ClusterNode
@@ -49,15 +47,6 @@ def test_the_cluster_page_begins_with_the_blocks_of_the_readme() -> None:
     page, readme = blocks(PAGE), blocks("README.md")
     (there,) = blocks("README.md", name="cluster")
     assert [one.text for one in page[:2]] == [there.text, readme[readme.index(there) + 1].text]
-
-
-def test_the_cluster_page_lists_all_options_of_cluster_try() -> None:
-    parser = argparse.ArgumentParser()
-    add_try(actions := parser.add_subparsers())
-    options = {word for word in actions.choices["try"]._option_string_actions if word.startswith("--")}
-    table = (ROOT / PAGE).read_text(encoding="utf-8").partition("| option | |")[2].partition("\n\n")[0]
-    rows = re.findall(r"(?m)^\| ([^|]+) \|", table)
-    assert {word for row in rows for word in re.findall(r"--[\w-]+", row)} == options - {"--help"}
 
 
 def test_the_own_database_block_of_the_cluster_page_works(postgres: str, tmp_path: Path) -> None:

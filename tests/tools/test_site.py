@@ -12,10 +12,11 @@ from muster.cli import build_parser
 from muster.cli.parser import walk
 from muster.coordinator.config import load
 from muster.coordinator.properties.lookup import MUSTER
+from muster.pipeline.episodes import thresholds
 from muster.pipeline.tables.schema import TABLES
 from tools.site import __main__ as site
 from tools.site import staging
-from tools.site.references import commands, events, limits, metrics, properties, tables
+from tools.site.references import commands, events, limits, metrics, properties, tables, testing
 from tools.site.staging import MOVED, ROOT, Staging
 
 NAV = (site.HERE / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
@@ -47,6 +48,17 @@ def test_the_references_have_each_property_table_and_limit() -> None:
     assert "| `group.initial.rebalance.delay.ms` | INT, `3000` |" in shown
     assert [name for name in TABLES if f"## `{name}` {{ #{name} }}" not in tables.page()] == ["unknown"]
     assert "| `registry.MAX_BYTES` | 33,554,432 | The largest request without records" in limits.page()
+
+
+def test_the_reference_of_tables_has_each_threshold() -> None:
+    known = {name for name in vars(thresholds) if name.isupper()} - {"SECOND", "MINUTE"}
+    assert set(re.findall(r"(?m)^\| `([A-Z_]+)` \| [\d.]+(?: s)? \| \S", tables.page())) == known
+
+
+def test_the_reference_for_tests_has_parameters_and_meanings() -> None:
+    shown = testing.page()
+    assert "| `wait_held(joins=1, timeout=10.0)` | After `hold_joins`: wait until" in shown
+    assert "## `Delay` { #delay }" in shown
 
 
 def test_the_properties_of_late_settings_have_an_effect_before_they_are_made() -> None:

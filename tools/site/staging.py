@@ -18,7 +18,7 @@ FILES: Final = "files"
 _BLOCK: Final = re.compile(r"(?ms)^( *)(`{3,}|~{3,})([^\n]*)\n(.*?)^ *\2 *$")
 _COMMENT: Final = re.compile(r"(?m)^ *<!--.*?-->\n")
 _LINK: Final = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s]+)\)")
-_REFERENCE: Final = re.compile(r"\breference of (commands|properties|metrics|events|tables|limits)\b")
+_REFERENCE: Final = re.compile(r"\breference of (commands|properties|metrics|events|tables|limits|testing)\b")
 _LIST: Final = re.compile(r"(?:[*-]|\d+\.) ")
 _CODE: Final = re.compile(r"`[^`\n]+`")
 

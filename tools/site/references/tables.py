@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from muster.coordinator.groups.common import events
+from muster.pipeline.episodes import thresholds
 from muster.pipeline.published import MOMENTS, is_sure
 from muster.pipeline.schema import UNKNOWN
 from muster.pipeline.tables.comments import SHARED, comment, is_shared
 from muster.pipeline.tables.schema import TABLES
+from tools.site.references.docstrings import ROOT, constants
 
 _TYPES: Final = {"int64": "long", "int32": "int", "int16": "short", "bool": "boolean"}
 _BEFORE: Final = "_before"
@@ -34,7 +38,20 @@ def page() -> str:
     """The page. The table `unknown` is left out, because it has the columns of `malformed`."""
     parts = [_HEAD + shared()]
     parts += (f"## `{name}` {{ #{name} }}\n\n{columns(name)}" for name in TABLES if name != UNKNOWN)
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, _thresholds()]) + "\n"
+
+
+def _thresholds() -> str:
+    """The values behind episodes and verdicts. Times are in ms in the code, and in seconds here."""
+    rows = ["## Thresholds of episodes and verdicts { #thresholds }", "", "| name | value | |", "|---|---|---|"]
+    for module in (events, thresholds):
+        path = Path(ROOT, *module.__name__.split(".")[1:]).with_suffix(".py")
+        for one in constants(path.read_text(encoding="utf-8")):
+            value = vars(thresholds).get(one.name)
+            if value is not None and one.name not in ("SECOND", "MINUTE"):
+                shown = f"{value / 1_000:g} s" if one.name.endswith("_MS") else f"{value:g}"
+                rows.append(f"| `{one.name}` | {shown} | {one.text} |")
+    return "\n".join(rows)
 
 
 def shared() -> str:
