@@ -16,24 +16,16 @@ import difflib
 import pathlib
 import sys
 import time
+from collections.abc import Mapping
 
 from muster.conform import catalogue
 from muster.conform.player import tcp
 from muster.conform.player.brokers import connect
+from muster.conform.player.readiness import Ready, prepare
 from muster.conform.player.releases import rewritten
 from muster.conform.player.story import Story
-
-UNLESS_SAID = {
-    "group.max.size": "2147483647",
-    "group.consumer.max.size": "2147483647",
-    "group.consumer.migration.policy": "bidirectional",
-    "group.consumer.session.timeout.ms": "45000",
-    "group.streams.max.size": "2147483647",
-    "group.streams.num.standby.replicas": "0",
-    "group.streams.rack.aware.assignment.tags": "",
-    "group.streams.session.timeout.ms": "45000",
-}
-"""The settings that a server must have when the story's `broker` line does not name them."""
+from muster.conform.settings import wanted
+from muster.conform.target import find
 
 
 def arguments() -> argparse.Namespace:
@@ -60,12 +52,12 @@ def stories_in(names: list[str]) -> list[Story]:
     return [catalogue.read(path) for path in paths] if names else catalogue.stories()
 
 
-def unfit(story: Story, settings: dict[str, str] | None, scale: float) -> dict[str, str | None]:
+def unfit(story: Story, settings: Mapping[str, str | None] | None, scale: float) -> dict[str, str | None]:
     """The settings of the server that are not the story's."""
     if settings is None:
         return {}
-    wanted = {key: scaled(key, value, scale) for key, value in {**UNLESS_SAID, **story.broker}.items()}
-    return {key: settings.get(key) for key, value in wanted.items() if settings.get(key) != value}
+    needed = {key: scaled(key, value, scale) for key, value in wanted(story).items()}
+    return {key: settings.get(key) for key, value in needed.items() if settings.get(key) != value}
 
 
 def scaled(key: str, value: str, scale: float) -> str:
@@ -82,8 +74,8 @@ async def run(args: argparse.Namespace, stories: list[Story]) -> int:
     """Play the stories: the exit status."""
     host, _, port = args.server.rpartition(":")
     runner = await connect(host, int(port))
-    settings = await tcp.settings_of(runner)
-    known: tcp.Ready = {}
+    settings = (await find((host, int(port)), args.server, None)).known.values
+    known: Ready = {}
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for story in stories:
         other = {} if args.any_broker else unfit(story, settings, args.scale)
@@ -92,7 +84,7 @@ async def run(args: argparse.Namespace, stories: list[Story]) -> int:
             if args.verbose:
                 print(f"skip {story.name}: the server has {other}")
             continue
-        topic_ids = await tcp.prepare(runner, known, story)
+        topic_ids = await prepare(runner, known, story)
         begin = time.monotonic()
         text = await tcp.play(tcp.Driver(host, int(port), args.scale, args.record), story, topic_ids)
         took_s = time.monotonic() - begin

@@ -54,7 +54,7 @@ def join(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> A
             "GroupInstanceId": null_or(actor.settings["instance"]),
             "ProtocolType": "" if actor.settings["type"] == "none" else actor.settings["type"],
             "Protocols": [
-                {"Name": name, "Metadata": bytes_of(meta) if meta else metadata}
+                {"Name": name, "Metadata": stage.bytes_of(meta) if meta else metadata}
                 for name, meta in pairs(actor.settings["protocols"])
             ],
             "Reason": null_or(args.get("reason")),
@@ -104,7 +104,7 @@ def sync(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> A
             "ProtocolType": null_or(args.get("type", actor.settings["type"])),
             "ProtocolName": null_or(args.get("protocol", actor.protocol or "range")),
             "Assignments": [
-                {"MemberId": stage.member(actor, who), "Assignment": bytes_of(stretched(what))}
+                {"MemberId": stage.member(actor, who), "Assignment": stage.bytes_of(stretched(what))}
                 for who, what in (
                     item.split(":", 1) if not item.startswith("id:") else item.rsplit(":", 1)
                     for item in args.get("assign", "").split(",")
@@ -310,7 +310,7 @@ def consumer_heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: l
             "SubscribedTopicNames": None
             if "topics" not in args
             else [stage.topic(t) for t in args["topics"].split(",") if t != "none"],
-            "SubscribedTopicRegex": None if regex is None else regex.replace("~", stage.suffix.replace("~", "-")),
+            "SubscribedTopicRegex": None if regex is None else stage.pattern(regex),
             "ServerAssignor": null_or(args.get("assignor")),
             "TopicPartitions": partitions,
         },

@@ -76,7 +76,7 @@ def _topic(stage: Stage, name: str, partitions: int, configs: list[tuple[str, st
 
 def internal(stage: Stage, name: str) -> str:
     """The real name of an internal topic of the story's group."""
-    return f"{stage.story.group}-{name}{stage.suffix.replace('~', '-')}"
+    return f"{stage.prefix}{stage.story.group}-{name}{stage.suffix.replace('~', '-')}"
 
 
 def tasks(text: str | None) -> list[dict[str, Any]] | None:

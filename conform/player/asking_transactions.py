@@ -230,7 +230,7 @@ def txn_list(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
             "StateFilters": [one for one in args.get("states", "").split(",") if one],
             "ProducerIdFilters": [stage.producer_id(one) for one in args.get("producers", "").split(",") if one],
             "DurationFilter": int(args.get("longer", -1)),
-            "TransactionalIdPattern": args.get("pattern"),
+            "TransactionalIdPattern": stage.pattern(args["pattern"]) if "pattern" in args else None,
         },
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from muster.conform.player import kafka_codec as codec
 from muster.conform.player import routing
-from muster.conform.player.connection import RUNNER, Connection, codes, unheard
+from muster.conform.player.connection import RUNNER, Connection, Open, codes, unheard
 from muster.conform.player.story import Body, Reply, Send
 
 Address = tuple[str, int]
@@ -28,8 +28,10 @@ CONNECT_S = 10.0
 class BrokersConnection:
     """Works as `Connection` does: requests wait in line on it, and replies come in order."""
 
-    def __init__(self, addresses: Sequence[Address], on_reply: Callable[[Reply], object]) -> None:
-        self.on_reply = on_reply
+    def __init__(
+        self, addresses: Sequence[Address], on_reply: Callable[[Reply], object], opened: Open = asyncio.open_connection
+    ) -> None:
+        self.on_reply, self._opened = on_reply, opened
         self.open: collections.deque[tuple[Send, float, asyncio.Future[Body] | None]] = collections.deque()
         self._addresses = list(addresses)
         self._links: dict[Address, Connection] = {}
@@ -38,7 +40,8 @@ class BrokersConnection:
         self._names: dict[uuid.UUID, str] = {}
         self._sessions: dict[tuple[str, str], Address] = {}
         self._news = asyncio.Event()
-        self._task = asyncio.create_task(self._work())
+        self.trouble, self.last = "", b""
+        self.task = asyncio.create_task(self._work())
 
     def send(self, send: Send, future: asyncio.Future[Body] | None = None) -> None:
         """Raises ValueError for what cannot be encoded."""
@@ -54,9 +57,9 @@ class BrokersConnection:
 
     async def close(self) -> None:
         """Close the connections to all brokers."""
-        self._task.cancel()
+        self.task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+            await self.task
         for link in self._links.values():
             await link.close()
 
@@ -158,7 +161,9 @@ class BrokersConnection:
     async def _link(self, address: Address) -> Connection:
         link = self._links.get(address)
         if link is None or link.task.done():
-            link = self._links[address] = await asyncio.wait_for(Connection.to(*address), CONNECT_S)
+            link = self._links[address] = await asyncio.wait_for(
+                Connection.to(*address, opened=self._opened), CONNECT_S
+            )
         return link
 
     async def _living(self) -> list[Address]:
@@ -231,9 +236,11 @@ def _is_to_be_asked_again(api: str, body: Body, answers: Sequence[Body]) -> bool
     return False
 
 
-async def connect(host: str, port: int, on_reply: Callable[[Reply], object] = unheard) -> AnyConnection:
+async def connect(
+    host: str, port: int, on_reply: Callable[[Reply], object] = unheard, opened: Open = asyncio.open_connection
+) -> AnyConnection:
     """Connect to a broker, or to all brokers of `A:1,B:2`. This text is in the place of a host, with the port 0."""
     if "," not in host:
-        return await Connection.to(host, port, on_reply)
+        return await Connection.to(host, port, on_reply, opened)
     pairs = [one.rsplit(":", 1) for one in host.split(",")]
-    return BrokersConnection([(name, int(number)) for name, number in pairs], on_reply)
+    return BrokersConnection([(name, int(number)) for name, number in pairs], on_reply, opened)

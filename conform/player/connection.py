@@ -7,11 +7,13 @@ import collections
 import contextlib
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from muster.conform.player import kafka_codec as codec
 from muster.conform.player.story import Body, Reply, Send
 
+Open = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""Opens a connection, and logs in if the broker wants that."""
 RUNNER = "runner"
 """An actor that is not in the story."""
 
@@ -45,27 +47,44 @@ class Connection:
         self.on_reply = on_reply
         self.open: collections.deque[tuple[Send, float, asyncio.Future[Body] | None]] = collections.deque()
         self.correlation = 0
+        self.trouble = ""
+        """Why no more answers can be read."""
+        self.last = b""
+        """The newest answer, without its length."""
         self.reader, self.writer = reader, writer
         self.task = asyncio.create_task(self.read())
 
     @classmethod
-    async def to(cls, host: str, port: int, on_reply: Callable[[Reply], object] = unheard) -> Connection:
+    async def to(
+        cls, host: str, port: int, on_reply: Callable[[Reply], object] = unheard, opened: Open = asyncio.open_connection
+    ) -> Connection:
         """Connect to a broker."""
-        return cls(*await asyncio.open_connection(host, port), on_reply)
+        return cls(*await opened(host, port), on_reply)
 
     async def read(self) -> None:
         """Read answers until the connection ends."""
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, OSError):
+        try:
             while True:
                 (size,) = struct.unpack(">i", await self.reader.readexactly(4))
-                frame = await self.reader.readexactly(size)
-                send, sent, future = self.open.popleft()
-                _, body = codec.decode_response(send.api, send.version, frame)
-                if future is not None:
-                    future.set_result(body)
-                else:
-                    took_ms = (time.monotonic() - sent) * 1000
-                    self.on_reply(Reply(send.actor, send.api, send.version, send.body, body, took_ms))
+                self.last = await self.reader.readexactly(size)
+                self._take(self.last)
+        except (asyncio.IncompleteReadError, OSError):
+            self.trouble = "the broker closed the connection"
+        except (ValueError, IndexError, struct.error) as problem:
+            self.trouble = f"an answer cannot be read by Kafka's own definitions: {problem}"
+        for send, _, future in self.open:
+            if future is not None and not future.done():
+                future.set_exception(ConnectionError(f"{self.trouble}, before {send.api} was answered"))
+
+    def _take(self, frame: bytes) -> None:
+        send, sent, future = self.open[0]
+        _, body = codec.decode_response(send.api, send.version, frame)
+        self.open.popleft()
+        if future is None:
+            took_ms = (time.monotonic() - sent) * 1000
+            self.on_reply(Reply(send.actor, send.api, send.version, send.body, body, took_ms, frame=frame))
+        elif not future.done():
+            future.set_result(body)
 
     def send(self, send: Send, future: asyncio.Future[Body] | None = None) -> None:
         """Send a request. The answer goes to the future, or else to `on_reply`."""

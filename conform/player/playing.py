@@ -28,24 +28,42 @@ def play(
     suffix: str = "",
     topic_ids: dict[str, uuid.UUID] | None = None,
     recording: bool = False,
+    *,
+    prefix: str = "",
+    to_the_end: bool = True,
 ) -> Play:
-    """A generator of Actions; returns the story's text as it really went."""
-    stage = Stage(story, suffix, topic_ids)
+    """A generator of Actions; returns the story's text as it really went.
+
+    `to_the_end` False: after the first step that went otherwise, nothing more is asked, and the text is the story's.
+    """
+    stage = Stage(story, suffix, topic_ids, prefix)
     # the same values in each run with this suffix
     numbers = itertools.count()
     stage.draw = lambda: uuid.uuid5(uuid.NAMESPACE_URL, f"{suffix}/{next(numbers)}")
     out = []
-    for item in story.items:
+    for number, item in enumerate(story.items):
         if isinstance(item, str):
             out.append(item)
             continue
         out.append(item.line)
         try:
-            out += yield from step(stage, item, None if recording else item.outcome)
+            lines = yield from step(stage, item, None if recording else item.outcome)
         except (KeyError, ValueError, AttributeError) as problem:
             out.append(f"    ! {type(problem).__name__}: {problem} ({story.path}:{item.lineno})")
             break
+        out += lines
+        if not to_the_end and lines != item.outcome:
+            out += rest_of(story, number + 1)
+            break
     return "\n".join(out) + "\n"
+
+
+def rest_of(story: Story, start: int) -> list[str]:
+    """The lines of a story behind one of its items."""
+    lines: list[str] = []
+    for item in story.items[start:]:
+        lines += [item] if isinstance(item, str) else [item.line, *item.outcome]
+    return lines
 
 
 def step(stage: Stage, item: Step, outcome: list[str] | None) -> Part:

@@ -344,6 +344,12 @@ def text_of(stage: Stage, reply: Reply) -> str:
     return SHOW[reply.api](stage, stage.actor(reply.actor), reply)
 
 
+def shown(stage: Stage, reply: Reply) -> str:
+    """The outcome line of a reply, which is kept with it."""
+    reply.line = f"    {reply.actor} <- {stage.without_prefix(text_of(stage, reply))}"
+    return reply.line
+
+
 def say(stage: Stage, replies: Iterable[Reply]) -> list[str]:
     for reply in replies:
         absorb(stage, reply)
@@ -354,7 +360,7 @@ def say(stage: Stage, replies: Iterable[Reply]) -> list[str]:
     lines = [
         (
             (order.index(r.actor), asked.get(id(r.request), 0)),
-            f"    {r.actor} <- {text_of(stage, r)}",
+            shown(stage, r),
         )
         for r in replies
     ]

@@ -19,6 +19,10 @@ from muster.conform.player.story import Body, Story
 ERRORS = {int(k): v for k, v in json.loads((pathlib.Path(__file__).parent / "errors.json").read_text()).items()}
 GHOST = 900_000_000_000
 """A producer id that no server has given."""
+INTERNAL = "__"
+"""Topics of the broker itself begin so."""
+DEAD_LETTERS = "dlq."
+"""Names of topics for dead letters begin so."""
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -61,11 +65,24 @@ class Actor:
         self.sequences: dict[tuple[str, int], int] = {}
 
 
+def prefixed(prefix: str, topic: str) -> str:
+    """The name of a topic behind a prefix. Kafka demands its own prefix of topics for dead letters."""
+    if topic.startswith(INTERNAL):
+        return topic
+    if topic.startswith(DEAD_LETTERS):
+        return f"{DEAD_LETTERS}{prefix}{topic.removeprefix(DEAD_LETTERS)}"
+    return prefix + topic
+
+
 class Stage:
     """One run of one story: its actors, the names of its ids, and the texts of the outcome lines."""
 
-    def __init__(self, story: Story, suffix: str = "", topic_ids: dict[str, uuid.UUID] | None = None) -> None:
+    def __init__(
+        self, story: Story, suffix: str = "", topic_ids: dict[str, uuid.UUID] | None = None, prefix: str = ""
+    ) -> None:
         self.no_id = uuid.UUID(int=0)
+        self.prefix = prefix
+        """Stands before the names of all groups, transactional ids and topics on the server."""
         self.story, self.suffix, self.topic_ids = story, suffix, topic_ids or {}
         self.actors: dict[str, Actor] = {}
         self.labels: dict[str, str] = {}
@@ -87,11 +104,11 @@ class Stage:
     def group(self, name: str) -> str | None:
         """The name of a group on the server."""
         known: dict[str, str | None] = {"none": "", "null": None}
-        return known.get(name, name + self.suffix)
+        return known.get(name, f"{self.prefix}{name}{self.suffix}")
 
     def group_name(self, real: str | None) -> str:
         """The name of a group in the story."""
-        return real.removesuffix(self.suffix) if real else repr_text(real)
+        return real.removeprefix(self.prefix).removesuffix(self.suffix) if real else repr_text(real)
 
     def member(self, actor: Actor, text: str | None) -> str | None:
         """`none`, `null`, `id:LITERAL`, or the name of an id. `B` is B's first one, `B#2` its second. By default
@@ -159,7 +176,25 @@ class Stage:
 
     def topic(self, name: str) -> str:
         """The name on the server: the story's own topics have the suffix of the run."""
-        return name + self.suffix.replace("~", "-") if name in self.story.own_topics else name
+        tail = self.suffix.replace("~", "-") if name in self.story.own_topics else ""
+        return self.prefixed(name) + tail
+
+    def prefixed(self, name: str) -> str:
+        """The name of a topic behind the prefix."""
+        return prefixed(self.prefix, name)
+
+    def pattern(self, text: str) -> str:
+        """A pattern of names, behind the prefix. `~` in it is the suffix of the story's own topics."""
+        text = text.replace("~", self.suffix.replace("~", "-"))
+        return self.prefix + text if text[:1].isalpha() else text
+
+    def bytes_of(self, text: str | None) -> bytes:
+        """The bytes that a text of the story stands for."""
+        return bytes_of(text, self.prefixed)
+
+    def without_prefix(self, line: str) -> str:
+        """An outcome line without the prefix of this run."""
+        return line.replace(self.prefix, "") if self.prefix else line
 
     def plain(self, text: str) -> str:
         """A text without what is of this run alone. Names replace ids. Groups and topics have no suffix."""
@@ -171,7 +206,8 @@ class Stage:
 
     def topic_label(self, real: str) -> str:
         """The name of a topic in the story."""
-        return next((name for name in self.story.own_topics if real == self.topic(name)), real)
+        own = (name for name in self.story.own_topics if real == self.topic(name))
+        return next(own, real.removeprefix(self.prefix))
 
     def topic_id(self, name: str) -> uuid.UUID:
         """The id of a topic of the story; for any other name, an id that no topic has."""
@@ -215,19 +251,29 @@ def assignment_text(raw: bytes) -> str:
     return ("" if raw[1] == 1 else f"v{raw[1]}:") + "given(" + ";".join(rows) + ")"
 
 
-def bytes_of(text: str | None) -> bytes:
-    """The bytes that a text of a story stands for."""
+def hex_or_name(text: str, real: Callable[[str], str]) -> bytes:
+    """Bytes from their hex digits; `<t1>` is the name of a topic behind its length."""
+    if not text.startswith("<"):
+        return bytes.fromhex(text)
+    name = real(text[1:-1]).encode()
+    return len(name).to_bytes(2, "big") + name
+
+
+def bytes_of(text: str | None, real: Callable[[str], str] = str) -> bytes:
+    """The bytes that a text of a story stands for. `real` is the name of a topic on the server."""
     if text in (None, '""', ""):
         return b""
     if text.startswith("sub("):
-        topics = [t for t in text[4:-1].split("+") if t]
+        topics = [real(t) for t in text[4:-1].split("+") if t]
         return b"\0\1" + codec.encode("ConsumerProtocolSubscription", 1, {"Topics": topics, "UserData": None})
     if text.startswith("given("):  # given(t1/0+1;t2/0): a leader's assignment
         given = by_topic(text[6:-1].split(";"))
-        rows = [{"Topic": name, "Partitions": [*map(int, "+".join(its).split("+"))]} for name, its in given.items()]
+        rows = [
+            {"Topic": real(name), "Partitions": [*map(int, "+".join(its).split("+"))]} for name, its in given.items()
+        ]
         return b"\0\1" + codec.encode("ConsumerProtocolAssignment", 1, {"AssignedPartitions": rows, "UserData": None})
     if text.startswith("hex:"):
-        return bytes.fromhex(text[4:])
+        return b"".join(hex_or_name(part, real) for part in re.split(r"(<[^>]*>)", text[4:]))
     return text.encode()
 
 

@@ -76,6 +76,10 @@ class Reply:
     body: Body
     took_ms: float
     new_id: bool = False
+    frame: bytes = b""
+    """The answer as it came, without its length. It is empty when several brokers answered."""
+    line: str = ""
+    """The outcome line."""
 
 
 Action = Send | Advance | Await | Drop

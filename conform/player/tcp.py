@@ -8,13 +8,14 @@ import contextlib
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
 
 from muster.conform.player import playing, showing_transactions
 from muster.conform.player.batches import Batch
 from muster.conform.player.brokers import AnyConnection, connect
-from muster.conform.player.connection import codes
+from muster.conform.player.connection import Open, codes
+from muster.conform.player.readiness import Ready, create_topics, newest, prepare
+from muster.conform.player.stage import prefixed
 from muster.conform.player.story import Action, Advance, Await, Body, Drop, Reply, Send, Story
 
 QUIET_S = 0.07
@@ -38,9 +39,6 @@ AGAIN_S = 0.02
 MAX_TRIES = 200
 TRANSACTIONS = frozenset(showing_transactions.SHOW)
 
-Ready = dict[Any, Any]
-"""What `prepare` has found on a server already: topic name -> id, and the coordinators that answer."""
-
 
 def transient(reply: Reply) -> bool:
     """Whether the transaction coordinator is not ready or not done yet. Every client repeats such requests, so they are
@@ -54,11 +52,45 @@ def is_at_rest(described: Body) -> bool:
     return not any(one["TransactionState"].startswith("Prepare") for one in described["TransactionStates"])
 
 
+class NotServed(Exception):
+    """The broker does not offer a request of the story: its API, and the version."""
+
+    def __init__(self, api: str, version: int) -> None:
+        super().__init__(api, version)
+        self.api, self.version = api, version
+
+
+def is_served(served: Mapping[str, tuple[int, int]], send: Send) -> bool:
+    """Whether a broker with these APIs and versions serves the request."""
+    low, high = served.get(send.api, (0, -1))
+    return low <= send.version <= high
+
+
 class Driver:
     """Plays one story on one server."""
 
-    def __init__(self, host: str, port: int, scale: float = 1, recording: bool = False) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        scale: float = 1,
+        recording: bool = False,
+        *,
+        opened: Open = asyncio.open_connection,
+        patience_s: float = PATIENCE_S,
+        quiet_s: float = QUIET_S,
+        served: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
         self.host, self.port, self.scale, self.recording = host, port, scale, recording
+        self.opened, self.patience_s, self.quiet_s, self.served = opened, patience_s, quiet_s, served
+        self.sent: list[Send] = []
+        """All requests of the story."""
+        self.heard: list[Reply] = []
+        """The replies since the last request."""
+        self.trouble = ""
+        """Why a connection of an actor ended."""
+        self.unread = b""
+        """The answer that could not be read."""
         self.connections: dict[str, list[AnyConnection]] = collections.defaultdict(list)
         self.replies: list[Reply] = []
         self.news = asyncio.Event()
@@ -86,6 +118,7 @@ class Driver:
     def taken(self) -> list[Reply]:
         """The replies that came since the last call."""
         replies, self.replies = self.replies, []
+        self.heard += replies
         for reply in replies:
             reply.took_ms /= self.scale
         return replies
@@ -126,6 +159,8 @@ class Driver:
 
     async def send(self, action: Send) -> list[Reply]:
         """Send a request, and again while the server is not ready: the replies that came."""
+        if self.served is not None and not is_served(self.served, action):
+            raise NotServed(action.api, action.version)
         for field in ("SessionTimeoutMs", "RebalanceTimeoutMs", "MaxWaitMs"):
             if self.scale != 1 and SHORTEST_MS <= action.body.get(field, -1) <= LONGEST_MS:
                 action.body[field] = int(action.body[field] * self.scale)
@@ -140,7 +175,8 @@ class Driver:
         else:
             if mine is not None:
                 self.on_reply(mine)
-        if mine is not None and action.api == "EndTxn" and not mine.body["ErrorCode"]:
+        ended = mine is not None and action.api == "EndTxn" and not mine.body["ErrorCode"]
+        if ended and (self.served is None or "DescribeTransactions" in self.served):
             await self.at_rest(connection, action.body["TransactionalId"])
         return self.taken()
 
@@ -148,19 +184,25 @@ class Driver:
         """Send a request, and wait for its effects, if it has any; the connection."""
         free = next((one for one in self.connections[action.actor] if not one.open), None)
         if free is None:
-            free = await connect(self.host, self.port, self.on_reply)
+            free = await connect(self.host, self.port, self.on_reply, self.opened)
+            free.task.add_done_callback(lambda _: self.news.set())
             # a busy server accepts a connection late, and would read this request behind a later one of another actor
             await free.ask("ApiVersions", 0, {})
             self.connections[action.actor].append(free)
         stamp(action.body, int(time.time() * 1000))
+        self.heard = []
+        self.sent.append(action)
         free.send(action)
         expect = action.expect
         if expect is None:
             await self.until(lambda: self.has([action.actor]), QUIET_RECORD_S)
             await self.quiet(QUIET_RECORD_S / 3)
         else:
-            await self.until(lambda: self.has(expect), EARLY_S if action.others_follow else PATIENCE_S)
-            await self.quiet(0.005 if action.actor in expect else QUIET_S)
+            patience_s = EARLY_S if action.others_follow else self.patience_s
+            await self.until(lambda: self.has(expect) or bool(free.trouble), patience_s)
+            if free.trouble:
+                self.trouble, self.unread = free.trouble, free.last
+            await self.quiet(0.005 if action.actor in expect else self.quiet_s)
         return free
 
     async def at_rest(self, connection: AnyConnection, transactional_id: str) -> None:
@@ -173,17 +215,19 @@ class Driver:
 
     async def create_topics(self, counts: dict[str, int]) -> dict[str, uuid.UUID]:
         """Create topics of this story alone: their ids."""
-        runner = await connect(self.host, self.port)
+        runner = await connect(self.host, self.port, opened=self.opened)
         known: Ready = {}
-        await create_topics(runner, known, counts)
+        await create_topics(runner, known, counts, self.served)
         await runner.close()
         return known
 
     async def delete_topics(self, names: Collection[str]) -> None:
         """Delete the topics that the story has left."""
-        runner = await connect(self.host, self.port)
+        runner = await connect(self.host, self.port, opened=self.opened)
+        version = newest(self.served, "DeleteTopics", 6)
         topics = [{"Name": name, "TopicId": uuid.UUID(int=0)} for name in names]
-        await runner.ask("DeleteTopics", 6, {"TimeoutMs": 10000, "Topics": topics})
+        body = {"Topics": topics} if version >= 6 else {"TopicNames": list(names)}
+        await runner.ask("DeleteTopics", version, {"TimeoutMs": 10000, **body})
         await runner.close()
 
     async def close(self) -> None:
@@ -201,16 +245,30 @@ def stamp(body: Body, wall_ms: int) -> None:
                 row["Records"].timestamp_ms = wall_ms
 
 
-async def play(driver: Driver, story: Story, topic_ids: dict[str, uuid.UUID], suffix: str | None = None) -> str:
-    """The story's text as it went on that server, with new group ids (or those with this suffix)."""
+async def play(
+    driver: Driver,
+    story: Story,
+    topic_ids: dict[str, uuid.UUID],
+    suffix: str | None = None,
+    *,
+    prefix: str = "",
+    to_the_end: bool = True,
+) -> str:
+    """The story's text as it went on that server, with new group ids (or those with this suffix).
+
+    `prefix` stands before all names. `to_the_end`: see `playing.play`.
+    """
     suffix = suffix or "~" + secrets.token_hex(4)
     tail = suffix.replace("~", "-")
-    own = {name + tail: count for name, count in story.own_topics.items() if count}
+    own = {prefixed(prefix, name) + tail: count for name, count in story.own_topics.items() if count}
     if own:
         made = await driver.create_topics(own)
-        topic_ids = {**topic_ids, **{real.removesuffix(tail): made[real] for real in own}}
+        topic_ids = {
+            **topic_ids,
+            **{name: made[prefixed(prefix, name) + tail] for name, count in story.own_topics.items() if count},
+        }
     driver.topic_ids = topic_ids
-    steps = playing.play(story, suffix, topic_ids, driver.recording)
+    steps = playing.play(story, suffix, topic_ids, driver.recording, prefix=prefix, to_the_end=to_the_end)
     answer: list[Reply] | None = None
     try:
         while True:
@@ -235,86 +293,3 @@ async def play_over_tcp(host: str, port: int, story: Story, *, scale: float = 1)
     finally:
         await runner.close()
     return await play(Driver(host, port, scale), story, topic_ids)
-
-
-async def prepare(runner: AnyConnection, known: Ready, story: Story) -> dict[str, uuid.UUID]:
-    """Topics exist and the coordinators answer; returns topic name -> id. `known` is kept from story to story."""
-    missing = [name for name in story.topics if name not in known]
-    if missing:
-        await create_topics(runner, known, {name: story.topics[name] for name in missing})
-    for kind in [0, 1] if "txn" in story.tags else [0]:
-        for _ in range(200):
-            if ("ready", kind) in known:
-                break
-            body = await runner.ask("FindCoordinator", 4, {"KeyType": kind, "CoordinatorKeys": ["ready"]})
-            is_ready = transactions_ready if kind else groups_ready
-            if body["Coordinators"][0]["ErrorCode"] == 0 and await is_ready(runner):
-                known["ready", kind] = True
-            else:
-                await asyncio.sleep(0.1)
-    if "share" in story.tags and ("ready", "share") not in known:
-        await shares_ready(runner, next(iter(story.topics)))
-        known["ready", "share"] = True
-    return {name: known[name] for name in story.topics}
-
-
-async def shares_ready(runner: AnyConnection, topic: str) -> None:
-    """Let the share coordinator make its topic, and wait until it has initialized the states of a group."""
-    body = {"GroupId": "ready-share", "MemberId": "x", "MemberEpoch": 0, "SubscribedTopicNames": [topic]}
-    for _ in range(100):
-        answer = await runner.ask("ShareGroupHeartbeat", 1, {**body, "RackId": None})
-        if answer["Assignment"] and any(row["Partitions"] for row in answer["Assignment"]["TopicPartitions"]):
-            break
-        await asyncio.sleep(0.3)
-    await runner.ask(
-        "ShareGroupHeartbeat", 1, {**body, "RackId": None, "MemberEpoch": -1, "SubscribedTopicNames": None}
-    )
-    rows = [{"TopicName": topic, "Partitions": [{"PartitionIndex": 0, "StartOffset": 0}]}]
-    await runner.ask("AlterShareGroupOffsets", 0, {"GroupId": "ready-share", "Topics": rows})
-    await asyncio.sleep(1)  # then Kafka has a connection over which it asks for the ends of partitions
-    await runner.ask("DescribeShareGroupOffsets", 1, {"Groups": [{"GroupId": "ready-share", "Topics": None}]})
-
-
-async def create_topics(runner: AnyConnection, known: Ready, counts: dict[str, int]) -> None:
-    """Create missing topics, and wait until they have leaders."""
-    topics = [{"Name": name, "NumPartitions": count, "ReplicationFactor": 1} for name, count in counts.items()]
-    body = await runner.ask("CreateTopics", 7, {"timeoutMs": 10000, "Topics": topics})
-    bad = [topic for topic in body["Topics"] if topic["ErrorCode"] not in (0, 36)]
-    if bad:
-        raise SystemExit(f"creating topics: {bad}")
-    asked = [{"TopicId": uuid.UUID(int=0), "Name": name} for name in counts]
-    for _ in range(100):
-        found = await runner.ask("Metadata", 12, {"Topics": asked, "AllowAutoTopicCreation": False})
-        if all(not t["ErrorCode"] and not any(p["ErrorCode"] for p in t["Partitions"]) for t in found["Topics"]):
-            break
-        await asyncio.sleep(0.1)
-    known.update({topic["Name"]: topic["TopicId"] for topic in found["Topics"]})
-
-
-async def groups_ready(runner: AnyConnection) -> bool:
-    """Wait until every partition of the offsets topic is loaded (so many ids fall on all fifty)."""
-    for i in range(250):
-        body = await runner.ask("Heartbeat", 3, {"GroupId": f"ready-{i}", "GenerationId": 1, "MemberId": "x"})
-        if body["ErrorCode"] != 25:
-            return False
-    return True
-
-
-async def transactions_ready(runner: AnyConnection) -> bool:
-    """Wait until every partition of the transaction topic is loaded (so many ids fall on all of a few)."""
-    for i in range(30):
-        asked = {"TransactionalId": f"ready-{i}", "TransactionTimeoutMs": 60000}
-        if (await runner.ask("InitProducerId", 4, asked))["ErrorCode"]:
-            return False
-    return True
-
-
-async def settings_of(runner: AnyConnection) -> dict[str, str] | None:
-    """The server's settings as DescribeConfigs reports them; None when it does not."""
-    body = await runner.ask("Metadata", 9, {"Topics": [], "AllowAutoTopicCreation": False})
-    node = {"ResourceType": 4, "ResourceName": str(body["Brokers"][0]["NodeId"]), "ConfigurationKeys": None}
-    try:
-        body = await runner.ask("DescribeConfigs", 4, {"Resources": [node]})
-    except (TimeoutError, ConnectionError):
-        return None
-    return {config["Name"]: config["Value"] for result in body["Results"] for config in result["Configs"]}

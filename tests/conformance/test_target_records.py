@@ -12,7 +12,7 @@ import os
 import random
 from pathlib import Path
 
-from muster.conform.player import tcp
+from muster.conform.player import readiness
 from muster.conform.player.brokers import connect
 from muster.conform.player.story import Story
 from muster.coordinator.state_machine.interface import Record
@@ -69,11 +69,11 @@ async def played(server: KafkaServer, log: Path, texts: list[str]) -> list[Kept]
     """The stories as Kafka plays them, with the records that it writes."""
     host, port = server.address
     runner = await connect(host, port)
-    known: tcp.Ready = {}
+    known: readiness.Ready = {}
     found = []
     for text in texts:
         story = Story("drawn.txt", text)
-        one = await play(host, port, story, await tcp.prepare(runner, known, story))
+        one = await play(host, port, story, await readiness.prepare(runner, known, story))
         pairs = [pair for group, pair in records_of(log) if group.endswith(one.chance.suffix)]
         found.append(one._replace(records=pairs))
     await runner.close()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from muster.conform.player import tcp
+from muster.conform.player import readiness, tcp
 from muster.conform.player.batches import Batch
 from muster.conform.player.connection import Connection, codes
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess
@@ -150,12 +150,12 @@ WAYS: list[Callable[[Producer], Awaitable[None]]] = [
 async def heard_from(address: tuple[str, int]) -> list[Heard]:
     """The answers that the producers of one server got. All producers run at the same time."""
     runner = await Connection.to(*address)
-    while not await tcp.transactions_ready(runner):
+    while not await readiness.transactions_ready(runner):
         await runner.ask("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": ["ready"]})
         await asyncio.sleep(0.1)
     suffix = secrets.token_hex(4)
     topics = [f"{way.__name__}-{suffix}" for way in WAYS]
-    await tcp.create_topics(runner, {}, dict.fromkeys(topics, 1))
+    await readiness.create_topics(runner, {}, dict.fromkeys(topics, 1))
     producers = [Producer(await Connection.to(*address), topic, topic) for topic in topics]
     await asyncio.gather(*(way(one) for way, one in zip(WAYS, producers, strict=True)))
     for one in producers:

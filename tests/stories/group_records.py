@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from muster.conform import catalogue
-from muster.conform.player import playing, tcp
+from muster.conform.player import playing, readiness, tcp
 from muster.conform.player.brokers import connect
 from muster.conform.player.story import Reply, Send, Story
 from muster.coordinator.log.records import batches
@@ -212,11 +212,11 @@ def records_of(folder: pathlib.Path) -> Iterator[tuple[str, Pair]]:
 async def record(host: str, port: int, folder: pathlib.Path, chosen: Iterable[Story]) -> dict[str, Kept]:
     """Play stories, and read what Kafka has written; a story that differs from its file is left out."""
     runner = await connect(host, port)
-    known: tcp.Ready = {}
+    known: readiness.Ready = {}
     found: dict[str, Kept] = {}
     for story in chosen:
         for _ in range(TRIES):
-            one = await play(host, port, story, await tcp.prepare(runner, known, story))
+            one = await play(host, port, story, await readiness.prepare(runner, known, story))
             if one.text == story.text:
                 pairs = [pair for group, pair in records_of(folder) if group.endswith(one.chance.suffix)]
                 found[story.name] = one._replace(records=pairs)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.conform.player import tcp
+from muster.conform.player import readiness, tcp
 from muster.conform.player.brokers import connect
 from muster.conform.player.story import Story
 from tests.support.servers import KafkaServer, MusterServer
@@ -39,12 +39,12 @@ class Side:
     def __init__(self, host: str, port: int, plan: Plan) -> None:
         self.address = host, port
         self.plan = plan
-        self.known: tcp.Ready = {}
+        self.known: readiness.Ready = {}
 
     async def ready(self) -> None:
         """Make the topics, and wait for the coordinators."""
         runner = await connect(*self.address)
-        self.ids = await tcp.prepare(runner, self.known, self.plan.history(0))
+        self.ids = await readiness.prepare(runner, self.known, self.plan.history(0))
         await runner.close()
 
     async def play(self, story: Story, suffix: str) -> str:

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 
-from muster.conform.player import playing, tcp
+from muster.conform.player import playing, readiness, tcp
 from muster.conform.player.brokers import AnyConnection, connect
 from muster.conform.player.connection import codes
 from muster.conform.player.stage import Stage
@@ -55,8 +55,8 @@ class Half:
         """Create the topics of the history."""
         self._runner = await connect(*self.address)
         counts = {self.stage.topic(name): count for name, count in self.stage.story.own_topics.items()}
-        known: tcp.Ready = {}
-        await tcp.create_topics(self._runner, known, counts)
+        known: readiness.Ready = {}
+        await readiness.create_topics(self._runner, known, counts)
         self.stage.topic_ids |= {self.stage.topic_label(name): known[name] for name in counts}
         await self.see_topics([{"Name": name, "NumPartitions": count} for name, count in counts.items()])
 

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from muster.conform.player import tcp
+from muster.conform.player import readiness, tcp
 from muster.conform.player.brokers import connect
 from muster.conform.player.story import Step, Story
 from tests.stories.random import histories, mixed_histories, transaction_histories
@@ -165,7 +165,7 @@ class Session:
         topics = Story("topics", f"{self.campaign.topics}\ntags txn\n")
         for name, address in self.servers.items():
             runner = await connect(*address)
-            self._topic_ids[name] = await tcp.prepare(runner, {}, topics)
+            self._topic_ids[name] = await readiness.prepare(runner, {}, topics)
             await runner.close()
 
     async def warm_up(self) -> None:

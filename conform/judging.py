@@ -1,0 +1,107 @@
+"""Makes the outcome of a story of how it went. Pure, apart from what it is given."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from muster.conform.plan import Planned
+from muster.conform.player import kafka_codec as codec
+from muster.conform.player.tcp import Driver, NotServed
+from muster.conform.results import Outcome, Severity, State
+
+KIPS: Final = {
+    "classic": "KIP-62, KIP-394",
+    "static": "KIP-345",
+    "txn": "KIP-98, KIP-890",
+    "consumer": "KIP-848",
+    "share": "KIP-932",
+    "streams": "KIP-1071",
+}
+"""Where to read what is right, by level."""
+MESSAGE: Final = re.compile(r' message="(?:[^"\\]|\\.)*"')
+LINES: Final = 4
+"""How many lines stand around a difference."""
+
+
+@dataclass
+class Attempt:
+    """A story as it went."""
+
+    planned: Planned
+    text: str
+    driver: Driver
+    seconds: float
+    trouble: str = ""
+    not_served: NotServed | None = None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the story went as on Kafka."""
+        return self.text == self.planned.story.text and not self.trouble
+
+
+def judged(attempt: Attempt, state: State, tries: int = 1, first: Attempt | None = None) -> Outcome:
+    """The outcome. `first`: the attempt that went otherwise, if a later one was right."""
+    story, level = attempt.planned.story, attempt.planned.level
+    seconds = attempt.seconds + (0.0 if first is None else first.seconds)
+    if attempt.not_served is not None:
+        missing = attempt.not_served
+        why = f"the broker does not offer {missing.api} v{missing.version}"
+        return Outcome("story", story.name, level, story.title, State.SKIPPED, seconds, why=why)
+    if state is State.PASSED:
+        return Outcome("story", story.name, level, story.title, state, seconds)
+    wrong = attempt if first is None else first
+    request, request_bytes, answer = culprit(wrong)
+    return Outcome(
+        "story", story.name, level, story.title, state, seconds, tries, difference(wrong),
+        request, request_bytes, answer,
+        severity=severity(wrong) if state is State.FAILED else None,
+        kip=KIPS.get(level, ""),
+        why=wrong.trouble or wrong.driver.trouble or ("" if first is None else f"it was right in try {tries}, alone"),
+    )  # fmt: skip
+
+
+def difference(attempt: Attempt) -> str:
+    """The story on Kafka and here, as a diff. Only the first step that went otherwise differs."""
+    story = attempt.planned.story
+    if not attempt.text:
+        return ""
+    pair = (story.text.splitlines(), attempt.text.splitlines())
+    return "\n".join(difflib.unified_diff(*pair, "Apache Kafka", "here", lineterm="", n=LINES))
+
+
+def culprit(attempt: Attempt) -> tuple[str, bytes, bytes]:
+    """The request before the difference, its bytes, and the answer's bytes."""
+    driver = attempt.driver
+    if not driver.sent:
+        return "", b"", b""
+    pairs = zip(attempt.planned.story.text.splitlines(), attempt.text.splitlines(), strict=False)
+    line = next((here for there, here in pairs if here != there), None)
+    odd = next((reply for reply in driver.heard if reply.line == line), None)
+    if odd is None:
+        send = driver.sent[-1]
+        return _request(send.api, send.version, send.body, driver.unread)
+    return _request(odd.api, odd.version, odd.request, odd.frame)
+
+
+def _request(api: str, version: int, body: dict[str, object], answer: bytes) -> tuple[str, bytes, bytes]:
+    return f"{api} v{version}", codec.encode_request(api, version, 0, "conform", body), answer
+
+
+def severity(attempt: Attempt) -> Severity:
+    """How bad the difference is.
+
+    Clients break when no answer comes or it cannot be read. A difference only in texts for people is cosmetic.
+    """
+    if attempt.trouble or attempt.driver.trouble:
+        return Severity.CLIENTS_BREAK
+    story = attempt.planned.story
+    if MESSAGE.sub("", attempt.text) == MESSAGE.sub("", story.text):
+        return Severity.COSMETIC
+    lines = set(attempt.text.splitlines()) - set(story.text.splitlines())
+    if any(line.split()[1:2] == ["waiting"] for line in lines):
+        return Severity.CLIENTS_BREAK
+    return Severity.DIFFERS

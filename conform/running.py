@@ -1,0 +1,255 @@
+"""Plays the stories of a plan on a broker, side by side, and cleans up behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from muster.conform.cleaning import FAILURES, Cleaning, batches
+from muster.conform.judging import Attempt, judged
+from muster.conform.plan import Plan, Planned, skip
+from muster.conform.player import readiness, tcp
+from muster.conform.player.brokers import AnyConnection
+from muster.conform.player.tcp import Driver, NotServed
+from muster.conform.results import Outcome, State
+from muster.conform.target import BROKER, GROUP, Target, alter, described
+
+AT_ONCE = 16
+"""How many stories are played side by side."""
+PATIENCE_S = 10.0
+"""How long a due answer may take when stories are played side by side."""
+QUIET_S = 0.1
+"""After this time without an answer a request counts as waiting; longer when a story is played again."""
+STORY_S = 60.0
+"""How long a story may take beyond the time that it waits."""
+AGAIN = 2
+"""How often a story that timing can change is played again, alone."""
+AGAIN_S = 150.0
+"""After this time no more failed stories are played again: so many failures are none of timing."""
+EFFECTIVE_S = 10.0
+"""How long a change of configs may take to be seen by all."""
+SETTLE_S = 0.3
+EXACT = ("consumer", "share", "streams", "data")
+"""In stories of these levels the number of partitions counts."""
+
+Told = Callable[[Outcome], None]
+"""Is called with each outcome, when it is final."""
+
+
+@dataclass
+class Run:
+    """One run of a plan."""
+
+    target: Target
+    plan: Plan
+    cleaning: Cleaning
+    told: Told
+    at_once: int = AT_ONCE
+    outcomes: list[Outcome] = field(default_factory=list)
+    topic_ids: dict[str, uuid.UUID] = field(default_factory=dict)
+
+    async def play(self) -> None:
+        """Play all stories, and clean up, also after a failure or when the run is cancelled."""
+        for outcome in self.plan.skipped:
+            self._tell(outcome)
+        try:
+            for configs, ones in self.plan.phases:
+                await self._phase(configs, ones)
+        finally:
+            await asyncio.shield(self.cleaning.clean())
+
+    async def _phase(self, configs: Mapping[str, str], ones: Sequence[Planned]) -> None:
+        runner = await self.target.connect()
+        try:
+            before = await self._alter_brokers(runner, configs)
+            try:
+                playable = await self._prepared(runner, ones)
+                await self._play_all(runner, playable)
+            finally:
+                await asyncio.shield(self._put_back(runner, before))
+        finally:
+            await runner.close()
+
+    def _tell(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        self.told(outcome)
+
+    # ---- before the stories
+
+    async def _alter_brokers(self, runner: AnyConnection, configs: Mapping[str, str]) -> dict[str, str | None]:
+        """Change settings of all brokers. Returns what they were as dynamic settings: None means not set."""
+        if not configs:
+            return {}
+        version = self.target.version("DescribeConfigs", 4) or 0
+        rows = await described(runner, version, BROKER, "", list(configs))
+        before = {name: rows[name]["Value"] if name in rows else None for name in configs}
+        await alter(runner, self.target.version("IncrementalAlterConfigs", 1) or 0, [(BROKER, "", configs)])
+        await asyncio.sleep(SETTLE_S)
+        return before
+
+    async def _put_back(self, runner: AnyConnection, before: Mapping[str, str | None]) -> None:
+        if not before:
+            return
+        changes = " ".join(f"{name}={value}" for name, value in before.items())
+        try:
+            version = self.target.version("IncrementalAlterConfigs", 1) or 0
+            for why in await alter(runner, version, [(BROKER, "", before)]):
+                self.cleaning.left.append(f"not put back: {changes}: {why}")
+        except FAILURES as failure:
+            self.cleaning.left.append(f"not put back: {changes}: {failure}")
+
+    async def _prepared(self, runner: AnyConnection, ones: Sequence[Planned]) -> list[Planned]:
+        """Make the topics and let the coordinators load. Returns the stories that can be played."""
+        start = self.cleaning.start
+        topics = {name: count for one in ones for name, count in one.topics.items()}
+        try:
+            if topics:
+                await readiness.create_topics(runner, self.topic_ids, topics, self.target.versions)
+            await readiness.coordinators_ready(runner, self._kinds(ones), start, self.target.versions)
+            shares = [one for one in ones if "share" in one.story.tags and one.topics]
+            if shares and self.target.serves("ShareGroupHeartbeat", 1):
+                await readiness.shares_ready(runner, next(iter(shares[0].topics)), start)
+        except FAILURES as failure:
+            for one in ones:
+                self._tell(skip(one.story, f"topics or coordinators cannot be used: {failure}"))
+            return []
+        return await self._with_topics(runner, ones)
+
+    async def _with_topics(self, runner: AnyConnection, ones: Sequence[Planned]) -> list[Planned]:
+        """The stories whose topics are as they need them. Some brokers make topics by themselves, as they like."""
+        if "CreateTopics" in self.target.versions:
+            return list(ones)
+        names = {name for one in ones for name in one.topics}
+        found = await readiness.partition_counts(runner, names, self.target.versions) if names else {}
+        playable = []
+        for one in ones:
+            if one.own_topics or (one.level in EXACT and any(found[name] != its for name, its in one.topics.items())):
+                self._tell(skip(one.story, "the broker does not offer CreateTopics"))
+            else:
+                playable.append(one)
+        return playable
+
+    def _kinds(self, ones: Sequence[Planned]) -> list[int]:
+        """The kinds of coordinators that the stories need."""
+        return (
+            [0, 1] if any("txn" in one.story.tags for one in ones) and self.target.serves("InitProducerId", 4) else [0]
+        )
+
+    async def _configure(self, runner: AnyConnection, names: Mapping[str, Mapping[str, str]]) -> None:
+        """Give groups their configs, and wait until they count."""
+        if not names:
+            return
+        for group, configs in names.items():
+            self.cleaning.remember(group, configs)
+        altering = self.target.version("IncrementalAlterConfigs", 1) or 0
+        for portion in batches(list(names)):
+            await alter(runner, altering, [(GROUP, name, names[name]) for name in portion])
+        last, configs = list(names.items())[-1]
+        version = self.target.version("DescribeConfigs", 4) or 0
+        end = time.monotonic() + EFFECTIVE_S
+        while time.monotonic() < end:
+            rows = await described(runner, version, GROUP, last)
+            if all(name in rows and rows[name]["Value"] == value for name, value in configs.items()):
+                break
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(SETTLE_S)
+
+    # ---- the stories
+
+    async def _play_all(self, runner: AnyConnection, ones: Sequence[Planned]) -> None:
+        """Play the stories side by side, the longest first; then the failed ones again."""
+        suffixes = {one.story.name: new_suffix() for one in ones}
+        await self._configure(
+            runner,
+            {name: one.group_configs for one in ones if one.group_configs
+             for name in self._groups(one, suffixes[one.story.name])},
+        )  # fmt: skip
+        limit = asyncio.Semaphore(self.at_once)
+        failed: list[Attempt] = []
+
+        async def play(one: Planned) -> None:
+            async with limit:
+                attempt = await self._attempt(one, suffixes[one.story.name], PATIENCE_S, QUIET_S)
+            if attempt.is_right or attempt.not_served is not None:
+                self._tell(judged(attempt, State.PASSED))
+            else:
+                failed.append(attempt)
+
+        async with asyncio.TaskGroup() as group:
+            for one in sorted(ones, key=lambda one: -one.seconds):
+                group.create_task(play(one))
+        began = time.monotonic()
+        for attempt in sorted(failed, key=lambda attempt: attempt.planned.story.name):
+            again = time.monotonic() - began < AGAIN_S
+            self._tell(await self._again(runner, attempt) if again else judged(attempt, State.FAILED))
+
+    def _groups(self, one: Planned, suffix: str) -> list[str]:
+        return [name + suffix for name in one.groups]
+
+    async def _again(self, runner: AnyConnection, first: Attempt) -> Outcome:
+        """Play a failed story again, alone."""
+        texts = [first.text]
+        last = first
+        for number in range(AGAIN):
+            suffix = new_suffix()
+            if first.planned.group_configs:
+                groups = self._groups(first.planned, suffix)
+                await self._configure(runner, dict.fromkeys(groups, first.planned.group_configs))
+            scale = 2 if number and first.planned.can_be_stretched else 1
+            last = await self._attempt(first.planned, suffix, tcp.PATIENCE_S, QUIET_S * (number + 1.5), scale)
+            if last.is_right:
+                return judged(last, State.FLAKY, tries=number + 2, first=first)
+            if last.text == texts[-1] and not first.planned.depends_on_time:
+                break
+            texts.append(last.text)
+        return judged(last, State.FAILED, tries=len(texts))
+
+    async def _attempt(self, one: Planned, suffix: str, patience_s: float, quiet_s: float, scale: float = 1) -> Attempt:
+        target = self.target
+        driver = Driver(
+            target.host,
+            target.port,
+            scale,
+            opened=target.opened,
+            patience_s=patience_s,
+            quiet_s=quiet_s,
+            served=target.versions,
+        )
+        ids = {name: self.topic_ids[real] for name, real in zip(one.story.topics, one.topics, strict=True)}
+        attempt = Attempt(one, "", driver, 0.0)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(STORY_S + one.seconds * scale):
+                attempt.text = await tcp.play(driver, one.story, ids, suffix, prefix=one.prefix, to_the_end=False)
+        except NotServed as missing:
+            attempt.not_served = missing
+        except FAILURES as failure:
+            attempt.trouble = str(failure) or "the story did not end"
+        finally:
+            for send in driver.sent:
+                if send.api == "IncrementalAlterConfigs":
+                    for row in send.body["Resources"]:
+                        if row["ResourceType"] == GROUP:
+                            self.cleaning.remember(row["ResourceName"], [config["Name"] for config in row["Configs"]])
+        attempt.seconds = time.monotonic() - began
+        return attempt
+
+
+def new_suffix() -> str:
+    """The end of the names of groups in one attempt."""
+    return "~" + secrets.token_hex(4)
+
+
+async def run(
+    target: Target, chosen: Plan, start: str, told: Told, at_once: int = AT_ONCE
+) -> tuple[list[Outcome], list[str]]:
+    """Play the stories. Returns the outcomes, and what could not be deleted or put back. `start`: of all names."""
+    one = Run(target, chosen, Cleaning(target, start), told, at_once)
+    with contextlib.suppress(asyncio.CancelledError):
+        await one.play()
+    return one.outcomes, one.cleaning.left

@@ -1,0 +1,141 @@
+"""What a story needs of the broker's settings, and with which settings it would be played.
+
+A setting of groups is given to the story's own groups (KIP-848's group configs), if the user allows that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from muster.conform.player.story import Step, Story
+from muster.conform.results import Setting
+
+NOT_SAID: Final = {
+    "consumer": {
+        "group.consumer.max.size": "2147483647",
+        "group.consumer.migration.policy": "bidirectional",
+        "group.consumer.session.timeout.ms": "45000",
+    },
+    "share": {"group.share.session.timeout.ms": "45000"},
+    "streams": {
+        "group.streams.max.size": "2147483647",
+        "group.streams.num.standby.replicas": "0",
+        "group.streams.rack.aware.assignment.tags": "",
+        "group.streams.session.timeout.ms": "45000",
+    },
+    "join": {"group.max.size": "2147483647"},
+    "enter": {"group.max.size": "2147483647"},
+}
+"""The settings that a story with a request of this kind needs, unless its `broker` line names them. The kind is the
+first word of the request.
+"""
+REFUSALS: Final = ("INVALID_SESSION_TIMEOUT", "INVALID_CONFIG")
+"""A story with such an answer is about a bound: only the bound of its `broker` line will do."""
+GROUP: Final = re.compile(r"\bgroups?=(\S+)")
+
+MAIN: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.min.session.timeout.ms": "1000",
+    "group.streams.min.heartbeat.interval.ms": "100",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    "offsets.topic.num.partitions": "10",
+    "transaction.state.log.num.partitions": "3",
+}
+FULL: Final = {
+    **MAIN,
+    "group.max.size": "2",
+    "group.consumer.max.size": "3",
+    "group.consumer.migration.policy": "upgrade",
+    "group.share.max.size": "2",
+    "group.streams.max.size": "2",
+}
+DELAYED: Final = {
+    **MAIN,
+    "group.initial.rebalance.delay.ms": "600",
+    "group.consumer.migration.policy": "downgrade",
+}
+ALONE: Final = {**MAIN, "group.consumer.migration.policy": "disabled"}
+SETS: Final = {"main": MAIN, "full": FULL, "delayed": DELAYED, "alone": ALONE}
+"""Settings of a broker, by name. With those of `main` nearly all stories are played. All four play all stories."""
+
+
+def wanted(story: Story) -> dict[str, str]:
+    """All settings that the story needs."""
+    words = (item.line.partition(":")[2].split() for item in story.items if isinstance(item, Step))
+    kinds = {one[0].partition("-")[0] for one in words if one}
+    needed: dict[str, str] = {}
+    for kind in sorted(kinds):
+        needed |= NOT_SAID.get(kind, {})
+    return needed | story.broker
+
+
+def groups_of(story: Story) -> list[str]:
+    """The names of the groups that the story uses, as the story calls them."""
+    found = {story.group: None}
+    for item in story.items:
+        if isinstance(item, Step):
+            for names in GROUP.findall(item.line):
+                found |= dict.fromkeys(names.split(","))
+    return [name for name in found if name not in ("none", "null")]
+
+
+def fits(story: Story, name: str, value: str, found: str | None) -> bool:
+    """Whether a broker's value of a setting will do for the story. A lower bound may be lower than the story's."""
+    if found == value:
+        return True
+    if found is None or not re.search(r"\.min\.", name) or any(word in story.text for word in REFUSALS):
+        return False
+    return int(found) <= int(value)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a broker's settings."""
+
+    values: Mapping[str, str | None] | None
+    """None: the broker does not say."""
+    dynamic: frozenset[str] = frozenset()
+    """Settings of the broker that can be changed while it runs."""
+    of_groups: frozenset[str] = frozenset()
+    """Names of group configs, as `consumer.session.timeout.ms`."""
+
+    def unfit(self, story: Story) -> list[Setting]:
+        """The settings that keep the story from being played as things are. Empty if the broker says nothing."""
+        if self.values is None:
+            return []
+        return [
+            Setting(name, value, self.values.get(name), self.is_dynamic(name))
+            for name, value in sorted(wanted(story).items())
+            if not fits(story, name, value, self.values.get(name))
+        ]
+
+    def is_dynamic(self, name: str) -> bool:
+        """Whether the setting can be changed at run time, for a group or for all."""
+        return self.group_config(name) is not None or name in self.dynamic
+
+    def group_config(self, name: str) -> str | None:
+        """The group config for a setting of the broker; None: it has none."""
+        short = name.removeprefix("group.")
+        return short if short != name and short in self.of_groups else None
+
+
+def advice(skipped: Iterable[Sequence[Setting]]) -> list[tuple[str, int]]:
+    """Which settings would let how many skipped stories run: the `name=value`s, the most useful first."""
+    counts: dict[str, int] = {}
+    for settings in skipped:
+        text = " ".join(f"{one.name}={one.value}" for one in settings)
+        counts[text] = counts.get(text, 0) + 1
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
