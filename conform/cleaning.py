@@ -22,6 +22,9 @@ HEARTBEATS = {
 }
 """How members of groups of each newer type are described and leave, and the field of an instance id."""
 LEAVES = -1
+"""The epoch of a member that leaves."""
+CLASSIC = 0
+"""The type of a classic member in a consumer group."""
 FAILURES = (TimeoutError, OSError, RequestFailed, ValueError, KeyError)
 
 
@@ -87,6 +90,10 @@ class Cleaning:
             newest = self.target.version(describe, 1)
             described = await runner.ask(describe, newest or 0, {"GroupIds": [name]})
             for member in described["Groups"][0]["Members"]:
+                if member.get("MemberType") == CLASSIC:
+                    row = {"MemberId": member["MemberId"], "GroupInstanceId": member["InstanceId"]}
+                    await runner.ask("LeaveGroup", 4, {"GroupId": name, "Members": [row]})
+                    continue
                 body: Body = {"GroupId": name, "MemberId": member["MemberId"], "MemberEpoch": LEAVES}
                 if instance is not None:
                     body["InstanceId"] = member["InstanceId"]
@@ -132,7 +139,10 @@ class Cleaning:
         return left
 
 
-EMPTY: Mapping[str, Body] = {"streams": {"ActiveTasks": None, "StandbyTasks": None, "WarmupTasks": None}}
+EMPTY: Mapping[str, Body] = {
+    "share": {"RackId": None, "SubscribedTopicNames": None},
+    "streams": {"ActiveTasks": None, "StandbyTasks": None, "WarmupTasks": None},
+}
 """Fields of a leaving member, by the type of the group."""
 
 
