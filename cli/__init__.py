@@ -15,7 +15,18 @@ from muster.pipeline.safe_path import leave_current_folder
 from muster.version import description
 
 if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them here
-    from muster.cli import analyze, clients, cluster, completion, exporter, health, nodes, serve, under_test  # noqa: F401
+    from muster.cli import (  # noqa: F401
+        analyze,
+        clients,
+        cluster,
+        completion,
+        conform,
+        exporter,
+        health,
+        nodes,
+        serve,
+        under_test,
+    )
     from muster.cli.backup import command as backup_command  # noqa: F401
     from muster.cli.console import command as _  # noqa: F401
     from muster.cli.groups import delete_groups, explain, offsets, read_groups, reset_offsets, show_groups  # noqa: F401

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from muster.conform.player.releases import Release
 from muster.conform.player.story import Story
 
 FOLDER: Final = Path(__file__).parent / "stories"
@@ -31,12 +32,12 @@ def level_of(story: Story) -> str:
     return Path(story.path).parent.name
 
 
-def stories(levels: Iterable[str] = tuple(LEVELS)) -> list[Story]:
-    """The stories of these levels, ordered by their names."""
+def stories(levels: Iterable[str] = tuple(LEVELS), release: Release | None = None) -> list[Story]:
+    """The stories of these levels as of a release, ordered by their names."""
     paths = [path for level in levels for path in (FOLDER / level).glob("*.txt")]
-    return [read(path) for path in sorted(paths, key=lambda path: path.name)]
+    return [read(path, release) for path in sorted(paths, key=lambda path: path.name)]
 
 
-def read(path: Path) -> Story:
-    """The story in a file."""
-    return Story(str(path), path.read_text(encoding="utf-8"))
+def read(path: Path, release: Release | None = None) -> Story:
+    """The story in a file as of a release. None: the newest one."""
+    return Story(str(path), path.read_text(encoding="utf-8"), release)

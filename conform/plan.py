@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.conform.catalogue import level_of
+from muster.conform.player.releases import Release, name_of
 from muster.conform.player.stage import prefixed
 from muster.conform.player.story import Step, Story
 from muster.conform.results import Outcome, Setting, State
@@ -84,25 +85,33 @@ class Plan:
         return [(dict(configs), ones) for configs, ones in found.items()]
 
 
-def plan(stories: Iterable[Story], known: Known, run: str, *, may_alter: bool, without: Mapping[str, str]) -> Plan:
-    """Plan a run. `run` is a text of this run alone. `without` has the levels that the broker cannot have, and why."""
+def plan(
+    stories: Iterable[Story], known: Known, run: str, release: Release, *, may_alter: bool
+) -> Plan:
+    """Plan a run. `run` is a text of this run alone."""
     played: list[Planned] = []
     skipped: list[Outcome] = []
     sets: dict[tuple[tuple[str, int], ...], int] = {}
     for story in stories:
-        level = level_of(story)
-        if level in without:
-            skipped.append(skip(story, without[level]))
+        if story.since is not None and story.since > release:
+            skipped.append(skip(story, f"Kafka has it since {name_of(story.since)}"))
             continue
         unfit = known.unfit(story)
         if any(not (may_alter and one.dynamic) for one in unfit):
-            skipped.append(skip(story, "the broker has other settings", unfit))
+            skipped.append(skip(story, needs(unfit), unfit))
             continue
         place = sets.setdefault(tuple(sorted(story.topics.items())), len(sets))
         of_groups = {key: one.value for one in unfit if (key := known.group_config(one.name)) is not None}
         of_brokers = tuple((one.name, one.value) for one in unfit if known.group_config(one.name) is None)
         played.append(Planned(story, f"{START}{run}-{place}-", of_groups, of_brokers))
     return Plan(tuple(played), tuple(skipped))
+
+
+def needs(settings: Sequence[Setting]) -> str:
+    """Which settings would let a story run, and how to set them."""
+    text = " ".join(f"{one.name}={one.value}" for one in settings)
+    can_all = all(one.dynamic for one in settings)
+    return f"needs {text} ({'--may-alter sets it' if can_all else 'in the properties of the broker'})"
 
 
 def skip(story: Story, why: str, settings: Sequence[Setting] = ()) -> Outcome:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 import time
 import uuid
@@ -34,6 +33,8 @@ AGAIN_S = 150.0
 EFFECTIVE_S = 10.0
 """How long a change of configs may take to be seen by all."""
 SETTLE_S = 0.3
+ALONE = "alone"
+"""The tag of a story whose answers depend on what others ask at the same time."""
 EXACT = ("consumer", "share", "streams", "data")
 """In stories of these levels the number of partitions counts."""
 
@@ -182,7 +183,11 @@ class Run:
 
         async with asyncio.TaskGroup() as group:
             for one in sorted(ones, key=lambda one: -one.seconds):
-                group.create_task(play(one))
+                if ALONE not in one.story.tags:
+                    group.create_task(play(one))
+        for one in ones:
+            if ALONE in one.story.tags:
+                await play(one)
         began = time.monotonic()
         for attempt in sorted(failed, key=lambda attempt: attempt.planned.story.name):
             again = time.monotonic() - began < AGAIN_S
@@ -244,12 +249,3 @@ def new_suffix() -> str:
     """The end of the names of groups in one attempt."""
     return "~" + secrets.token_hex(4)
 
-
-async def run(
-    target: Target, chosen: Plan, start: str, told: Told, at_once: int = AT_ONCE
-) -> tuple[list[Outcome], list[str]]:
-    """Play the stories. Returns the outcomes, and what could not be deleted or put back. `start`: of all names."""
-    one = Run(target, chosen, Cleaning(target, start), told, at_once)
-    with contextlib.suppress(asyncio.CancelledError):
-        await one.play()
-    return one.outcomes, one.cleaning.left

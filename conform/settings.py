@@ -6,7 +6,7 @@ A setting of groups is given to the story's own groups (KIP-848's group configs)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,9 +92,13 @@ def groups_of(story: Story) -> list[str]:
     return [name for name in found if name not in ("none", "null")]
 
 
+OFF: Final = ("0", "", "2147483647", "bidirectional", "45000", "4096", "1800000")
+"""A broker that does not report a setting behaves as with one of these values of it."""
+
+
 def fits(story: Story, name: str, value: str, found: str | None) -> bool:
     """Whether a broker's value of a setting will do for the story. A lower bound may be lower than the story's."""
-    if found == value:
+    if found == value or (found is None and value in OFF):
         return True
     if found is None or not re.search(r"\.min\.", name) or any(word in story.text for word in REFUSALS):
         return False
@@ -131,11 +135,3 @@ class Known:
         short = name.removeprefix("group.")
         return short if short != name and short in self.of_groups else None
 
-
-def advice(skipped: Iterable[Sequence[Setting]]) -> list[tuple[str, int]]:
-    """Which settings would let how many skipped stories run: the `name=value`s, the most useful first."""
-    counts: dict[str, int] = {}
-    for settings in skipped:
-        text = " ".join(f"{one.name}={one.value}" for one in settings)
-        counts[text] = counts.get(text, 0) + 1
-    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from muster.client.connection import RequestFailed
 from muster.client.security import ClientSecurity
-from muster.conform import releases
 from muster.conform.login import opener
+from muster.conform.nearest import nearest
 from muster.conform.player import kafka_codec as codec
 from muster.conform.player.brokers import AnyConnection, connect
 from muster.conform.player.connection import Connection, Open, unheard
+from muster.conform.player.releases import Release, name_of
 from muster.conform.player.story import Body, Reply
 from muster.conform.settings import Known
 
@@ -44,9 +45,17 @@ class Target:
         return {NAMES[key]: its for key, its in self.keys.items() if key in NAMES}
 
     @property
-    def release(self) -> str:
+    def release(self) -> Release:
         """The most similar release of Kafka."""
-        return releases.nearest({key: high for key, (_, high) in self.keys.items()})
+        return nearest({key: high for key, (_, high) in self.keys.items()})
+
+    @property
+    def software(self) -> str:
+        """What the broker says of itself."""
+        values = self.known.values or {}
+        name = "Muster" if any(one.startswith("muster.") for one in values) else "a broker"
+        brokers = f", {len(self.nodes)} brokers" if len(self.nodes) > 1 else ""
+        return f"{name} with {len(self.keys)} APIs{brokers}, most like Kafka {name_of(self.release)}"
 
     @property
     def host(self) -> str:

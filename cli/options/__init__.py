@@ -89,7 +89,7 @@ def build_parser(command: str | None = None) -> Parser:
     add_commands(commands, _SERVE, how, epilog=EXAMPLES)
     add_commands(commands, _OTHERS)
     if command not in QUICK:
-        from muster.cli.options import groups, logs, servers
+        from muster.cli.options import conform, groups, logs, servers
 
         groups.add_groups(commands)
         groups.add_transactions(commands)
@@ -104,5 +104,6 @@ def build_parser(command: str | None = None) -> Parser:
         logs.add_backup(commands)
         logs.add_analyze(commands)
         servers.add_cluster(commands)
+        conform.add_conform(commands)
         logs.add_completion(commands)
     return parser

@@ -88,8 +88,10 @@ def _of_type(stage: Stage, spec: Body, field: Body, kind: str, value: Any) -> An
         return _typed(stage, spec, field.get("fields") or spec["commonStructs"][kind], value)
     if kind == "string":
         if value[-1:] == "~":
-            return value[:-1] + stage.suffix
-        return str(stage.node) if value == "node" else stage.topic(value)
+            return stage.group(value[:-1])
+        if value == "node":
+            return str(stage.node)
+        return stage.topic(value) if value in stage.story.topics or value in stage.story.own_topics else value
     if kind == "uuid":
         return uuid.UUID(int=0) if value == "none" else stage.topic_id(value)
     if kind == "records":

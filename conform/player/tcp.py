@@ -60,10 +60,21 @@ class NotServed(Exception):
         self.api, self.version = api, version
 
 
-def is_served(served: Mapping[str, tuple[int, int]], send: Send) -> bool:
-    """Whether a broker with these APIs and versions serves the request."""
+OF_THE_CLIENT = ("Produce", "EndTxn", "TxnOffsetCommit")
+"""By the versions of these requests a client says which transaction version it has."""
+NEWER = ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "ShareFetch")
+"""Requests of newer types of groups."""
+UNSUPPORTED_VERSION = 35
+"""The answer to a request of `NEWER` when the broker knows such groups, and has not enabled them."""
+
+
+def lower_version(served: Mapping[str, tuple[int, int]], send: Send) -> None:
+    """Take the broker's newest version, as clients do, if the story names none. Raises NotServed."""
     low, high = served.get(send.api, (0, -1))
-    return low <= send.version <= high
+    if not send.named and send.api not in OF_THE_CLIENT and high >= low:
+        send.version = min(send.version, high)
+    if not low <= send.version <= high:
+        raise NotServed(send.api, send.version)
 
 
 class Driver:
@@ -159,8 +170,8 @@ class Driver:
 
     async def send(self, action: Send) -> list[Reply]:
         """Send a request, and again while the server is not ready: the replies that came."""
-        if self.served is not None and not is_served(self.served, action):
-            raise NotServed(action.api, action.version)
+        if self.served is not None:
+            lower_version(self.served, action)
         for field in ("SessionTimeoutMs", "RebalanceTimeoutMs", "MaxWaitMs"):
             if self.scale != 1 and SHORTEST_MS <= action.body.get(field, -1) <= LONGEST_MS:
                 action.body[field] = int(action.body[field] * self.scale)
@@ -175,6 +186,9 @@ class Driver:
         else:
             if mine is not None:
                 self.on_reply(mine)
+        is_newer = self.served is not None and mine is not None and mine.api in NEWER
+        if is_newer and mine is not None and mine.body["ErrorCode"] == UNSUPPORTED_VERSION:
+            raise NotServed(action.api, action.version)
         ended = mine is not None and action.api == "EndTxn" and not mine.body["ErrorCode"]
         if ended and (self.served is None or "DescribeTransactions" in self.served):
             await self.at_rest(connection, action.body["TransactionalId"])

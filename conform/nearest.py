@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-RELEASES: Final = ("3.9", "4.0", "4.1", "4.2", "4.3", "4.4")
-"""The known releases, oldest first."""
+from muster.conform.player.releases import RELEASES, Release
+
+KNOWN: Final = tuple(reversed(RELEASES))
+"""The releases, oldest first."""
 HIGHEST: Final[Mapping[int, tuple[int, ...]]] = {
     0: (11, 12, 13, 13, 13, 13),
     1: (17, 17, 18, 18, 18, 18),
@@ -32,7 +34,7 @@ HIGHEST: Final[Mapping[int, tuple[int, ...]]] = {
 """The highest version of an API, by the number of the API, in each of the releases. -1: the release has no such API."""
 
 
-def nearest(highest: Mapping[int, int]) -> str:
+def nearest(highest: Mapping[int, int]) -> Release:
     """The release whose versions differ least from these. Of equal ones the newest.
 
     An API that the broker does not offer says little, because many brokers offer few.
@@ -41,4 +43,4 @@ def nearest(highest: Mapping[int, int]) -> str:
     def distance(place: int) -> int:
         return sum(abs(highest[key] - row[place]) for key, row in HIGHEST.items() if key in highest)
 
-    return RELEASES[min(range(len(RELEASES)), key=lambda place: (distance(place), -place))]
+    return KNOWN[min(range(len(KNOWN)), key=lambda place: (distance(place), -place))]

@@ -1,0 +1,135 @@
+"""`muster conform` proves of any broker where it is not Kafka."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+from muster.cli.output import fail, say
+from muster.cli.running_server import one_of
+from muster.client.connection import RequestFailed
+from muster.client.kafka_client import read_command_config
+from muster.client.security import ClientSecurity
+from muster.conform import catalogue, session, settings
+from muster.conform.player.releases import RELEASES, Release, name_of, release_of
+from muster.conform.report import text
+from muster.conform.results import Outcome, Report, State
+from muster.conform.session import LEVELS, Session, Wishes
+from muster.coordinator.config import ConfigError
+from muster.coordinator.config.listeners import Address, parse_addresses, show
+
+COMMAND: Final = "muster conform"
+WRONG: Final = 2
+"""The exit status when nothing could be compared."""
+INTERRUPTED: Final = 130
+FORMS: Final = ("json", "junit", "html", "badge")
+"""Reports that are written to files: options, and modules of `conform/report/`."""
+
+
+def conform(options: argparse.Namespace) -> int:
+    """Exit status 0 when nothing differs, 1 when something does, 2 when nothing could be compared."""
+    if options.settings is not None:
+        return _print_settings(options.settings)
+    try:
+        address = _address(options.address)
+        security = read_command_config(options.command_config)
+        wishes = _wishes(options)
+        _check_files([getattr(options, form) for form in FORMS])
+    except ConfigError as error:
+        return fail(COMMAND, error, WRONG)
+    try:
+        return asyncio.run(_run(options, address, security, wishes))
+    except RequestFailed as failure:
+        return fail(COMMAND, failure, WRONG)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _address(given: str | None) -> Address:
+    if given is None:
+        raise ConfigError("HOST:PORT of a broker was expected")
+    (address,) = parse_addresses(given, "HOST:PORT")[:1]
+    return address
+
+
+def _wishes(options: argparse.Namespace) -> Wishes:
+    levels = one_of("--level", options.level, LEVELS) if options.level else list(LEVELS)
+    known = [story.name for story in catalogue.stories()]
+    stories = one_of("--story", options.story, known) if options.story else []
+    return Wishes(levels, stories, _release(options.release), options.may_alter)
+
+
+def _release(given: str | None) -> Release | None:
+    if given is None:
+        return None
+    names = ", ".join(map(name_of, RELEASES))
+    try:
+        release = release_of(given)
+    except ValueError:
+        raise ConfigError(f"--as {given}: one of {names} was expected") from None
+    if release not in RELEASES:
+        raise ConfigError(f"--as {given}: one of {names} was expected")
+    return release
+
+
+def _check_files(paths: list[Path | None]) -> None:
+    for path in paths:
+        if path is not None and not path.absolute().parent.is_dir():
+            raise ConfigError(f"{path} cannot be written: there is no folder {path.absolute().parent}")
+
+
+def _print_settings(name: str) -> int:
+    """Print broker properties with which stories can be played."""
+    for key, value in settings.SETS[name].items():
+        say(f"{key}={value}")
+    return 0
+
+
+async def _run(
+    options: argparse.Namespace, address: Address, security: ClientSecurity | None, wishes: Wishes
+) -> int:
+    one = await session.begin(address, show(*address), security, wishes)
+    if options.dry_run:
+        for line in one.dry():
+            say(line)
+        return 0
+    task = asyncio.create_task(one.play(Progress(one).told))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    report = await task
+    _write(options, report)
+    for line in text.render(report).splitlines():
+        say(line)
+    if any(outcome.settings for outcome in report.outcomes):
+        say(f"{COMMAND} --settings prints broker properties with which nearly all stories are played")
+    return INTERRUPTED if one.interrupted else report.exit_status
+
+
+def _write(options: argparse.Namespace, report: Report) -> None:
+    for form in FORMS:
+        path: Path | None = getattr(options, form)
+        if path is not None:
+            render = importlib.import_module(f"muster.conform.report.{form}").render
+            path.write_text(render(report), encoding="utf-8")
+
+
+class Progress:
+    """Says on a terminal how far the run is."""
+
+    def __init__(self, one: Session) -> None:
+        self.count, self.done, self.failed = one.count, 0, 0
+        self.is_shown = sys.stderr.isatty()
+
+    def told(self, outcome: Outcome) -> None:
+        """Count one outcome."""
+        self.done += 1
+        self.failed += outcome.state is State.FAILED
+        if self.is_shown:
+            end = "\n" if self.done == self.count else ""
+            print(f"\r{self.done} of {self.count}, {self.failed} failed ", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,117 @@
+"""A whole run: the broker is looked at, stories and probes are played, and a report is made."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from muster.client.security import ClientSecurity
+from muster.conform import catalogue, probes, target
+from muster.conform.cleaning import Cleaning
+from muster.conform.plan import START, Plan, described, plan
+from muster.conform.player.releases import Release, name_of
+from muster.conform.results import Outcome, Report
+from muster.conform.running import Run
+from muster.conform.target import Target
+from muster.version import VERSION
+
+WIRE = "wire"
+"""The level of the probes."""
+LEVELS = (*catalogue.LEVELS, WIRE)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user wants of a run."""
+
+    levels: Sequence[str] = LEVELS
+    stories: Sequence[str] = ()
+    """Only these stories, by name. Empty: all of the levels."""
+    release: Release | None = None
+    """None: the release is chosen by the versions that the broker offers."""
+    may_alter: bool = False
+
+
+@dataclass
+class Session:
+    """A run on one broker."""
+
+    target: Target
+    wishes: Wishes
+    release: Release
+    run: str
+    plan: Plan
+    outcomes: list[Outcome] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def start(self) -> str:
+        """The beginning of all names of this run."""
+        return START + self.run
+
+    @property
+    def count(self) -> int:
+        """How many stories and probes there are in all."""
+        amount = len(self.plan.played) + len(self.plan.skipped)
+        return amount + (len(probes.all_probes(self.target.keys)) if self.has_probes else 0)
+
+    @property
+    def has_probes(self) -> bool:
+        """Whether probes are sent, too."""
+        return WIRE in self.wishes.levels and not self.wishes.stories
+
+    def dry(self) -> list[str]:
+        """What the run would make and change."""
+        lines = described(self.plan)
+        if self.has_probes:
+            lines.append(f"topics and groups {self.start}* of the probes, deleted at the end")
+        return lines
+
+    async def play(self, told: Callable[[Outcome], object]) -> Report:
+        """Play everything. When the task is cancelled, what was made is removed, and the report is of what was played."""
+        began, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
+
+        def tell(outcome: Outcome) -> None:
+            self.outcomes.append(outcome)
+            told(outcome)
+
+        cleaning = Cleaning(self.target, self.start)
+        try:
+            await Run(self.target, self.plan, cleaning, tell).play()
+            if self.has_probes:
+                await self._probe(tell)
+        except asyncio.CancelledError:
+            self.interrupted = True
+        return Report(
+            self.target.address, self.target.software, name_of(self.release), VERSION,
+            began.isoformat(timespec="seconds"), time.monotonic() - clock, tuple(self.outcomes),
+            (*cleaning.left, *self.left),
+        )  # fmt: skip
+
+    async def _probe(self, tell: Callable[[Outcome], object]) -> None:
+        _, left = await probes.run_probes(
+            lambda: self.target.opened(*self.target.addresses[0]),
+            self.target.keys,
+            may_alter=self.wishes.may_alter,
+            prefix=f"{self.start}-",
+            done=tell,
+        )
+        self.left += left
+
+
+async def begin(address: tuple[str, int], shown: str, security: ClientSecurity | None, wishes: Wishes) -> Session:
+    """Look at the broker, and plan the run. Raises RequestFailed."""
+    found = await target.find(address, shown, security)
+    release = wishes.release or found.release
+    stories = catalogue.stories([level for level in catalogue.LEVELS if level in wishes.levels], release)
+    if wishes.stories:
+        stories = [story for story in catalogue.stories(release=release) if story.name in wishes.stories]
+    run = secrets.token_hex(3)
+    chosen = plan(stories, found.known, run, release, may_alter=wishes.may_alter)
+    return Session(found, wishes, release, run, chosen)
+
