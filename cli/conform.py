@@ -90,9 +90,7 @@ def _print_settings(name: str) -> int:
     return 0
 
 
-async def _run(
-    options: argparse.Namespace, address: Address, security: ClientSecurity | None, wishes: Wishes
-) -> int:
+async def _run(options: argparse.Namespace, address: Address, security: ClientSecurity | None, wishes: Wishes) -> int:
     one = await session.begin(address, show(*address), security, wishes)
     if options.dry_run:
         for line in one.dry():

@@ -85,9 +85,7 @@ class Plan:
         return [(dict(configs), ones) for configs, ones in found.items()]
 
 
-def plan(
-    stories: Iterable[Story], known: Known, run: str, release: Release, *, may_alter: bool
-) -> Plan:
+def plan(stories: Iterable[Story], known: Known, run: str, release: Release, *, may_alter: bool) -> Plan:
     """Plan a run. `run` is a text of this run alone."""
     played: list[Planned] = []
     skipped: list[Outcome] = []

@@ -248,4 +248,3 @@ class Run:
 def new_suffix() -> str:
     """The end of the names of groups in one attempt."""
     return "~" + secrets.token_hex(4)
-

@@ -73,7 +73,7 @@ class Session:
         return lines
 
     async def play(self, told: Callable[[Outcome], object]) -> Report:
-        """Play everything. When the task is cancelled, what was made is removed, and the report is of what was played."""
+        """Play everything. If the task is cancelled, the report is of what was played until then."""
         began, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
 
         def tell(outcome: Outcome) -> None:
@@ -114,4 +114,3 @@ async def begin(address: tuple[str, int], shown: str, security: ClientSecurity |
     run = secrets.token_hex(3)
     chosen = plan(stories, found.known, run, release, may_alter=wishes.may_alter)
     return Session(found, wishes, release, run, chosen)
-

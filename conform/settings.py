@@ -134,4 +134,3 @@ class Known:
         """The group config for a setting of the broker; None: it has none."""
         short = name.removeprefix("group.")
         return short if short != name and short in self.of_groups else None
-

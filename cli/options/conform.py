@@ -27,7 +27,7 @@ conform  conform:conform  prove of any broker where it is not Kafka
     --may-alter  give the groups of stories the configs that they need, and change settings of the brokers that can be
         changed at run time; they are put back at the end
     --dry-run  only list what would be made and changed
-    --settings? NAME  only print properties for a broker: main (default), full, delayed or alone; all four together let
+    --settings NAME  only print properties for a broker: main (default), full, delayed or alone; all four together let
         every story run
     --command-config FILE  a client.properties as Kafka's tools have it: TLS, SASL
     --json FILE  write the whole report as JSON
@@ -42,6 +42,6 @@ def add_conform(commands: Any) -> None:
     """Add `conform` to the parser."""
     how: dict[str, Any] = {
         "as": {"dest": "release"},
-        "settings": {"const": SETS[0], "choices": SETS},
+        "settings": {"nargs": "?", "const": SETS[0], "choices": SETS},
     }
     add_commands(commands, _CONFORM, how, epilog=_EXAMPLES)
