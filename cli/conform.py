@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.cli.output import fail, say
+from muster.cli.parser import like
 from muster.cli.running_server import one_of
 from muster.client.connection import RequestFailed
 from muster.client.kafka_client import read_command_config
@@ -59,8 +60,11 @@ def _address(given: str | None) -> Address:
 
 def _wishes(options: argparse.Namespace) -> Wishes:
     levels = one_of("--level", options.level, LEVELS) if options.level else list(LEVELS)
-    known = [story.name for story in catalogue.stories()]
-    stories = one_of("--story", options.story, known) if options.story else []
+    stories = [name.strip() for given in options.story for name in given.split(",")]
+    known = [story.name for story in catalogue.stories()] if stories else []
+    for name in stories:
+        if name not in known:
+            raise ConfigError(f"--story {name}: there is no such story{like(name, known)}")
     return Wishes(levels, stories, _release(options.release), options.may_alter)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.conform.cleaning import FAILURES, Cleaning, batches
@@ -106,20 +107,34 @@ class Run:
 
     async def _prepared(self, runner: AnyConnection, ones: Sequence[Planned]) -> list[Planned]:
         """Make the topics and let the coordinators load. Returns the stories that can be played."""
-        start = self.cleaning.start
         topics = {name: count for one in ones for name, count in one.topics.items()}
         try:
             if topics:
                 await readiness.create_topics(runner, self.topic_ids, topics, self.target.versions)
-            await readiness.coordinators_ready(runner, self._kinds(ones), start, self.target.versions)
-            shares = [one for one in ones if "share" in one.story.tags and one.topics]
-            if shares and self.target.serves("ShareGroupHeartbeat", 1):
-                await readiness.shares_ready(runner, next(iter(shares[0].topics)), start)
+            playable = await self._with_topics(runner, ones)
         except FAILURES as failure:
             for one in ones:
-                self._tell(skip(one.story, f"topics or coordinators cannot be used: {failure}"))
-            return []
-        return await self._with_topics(runner, ones)
+                if one.topics or one.own_topics:
+                    self._tell(skip(one.story, f"topics cannot be made: {failure}"))
+            playable = [one for one in ones if not (one.topics or one.own_topics)]
+        start, versions = self.cleaning.start, self.target.versions
+        # a broker that answers these requests wrongly fails in the stories
+        with contextlib.suppress(*FAILURES):
+            await self._alone(lambda own: readiness.coordinators_ready(own, self._kinds(playable), start, versions))
+        shares = [one for one in playable if "share" in one.story.tags and one.topics]
+        if shares and self.target.serves("ShareGroupHeartbeat", 1):
+            topic = next(iter(shares[0].topics))
+            with contextlib.suppress(*FAILURES):
+                await self._alone(lambda own: readiness.shares_ready(own, topic, start))
+        return playable
+
+    async def _alone(self, asked: Callable[[AnyConnection], Awaitable[None]]) -> None:
+        """Ask on a connection of its own, which a wrong answer may end."""
+        own = await self.target.connect()
+        try:
+            await asked(own)
+        finally:
+            await own.close()
 
     async def _with_topics(self, runner: AnyConnection, ones: Sequence[Planned]) -> list[Planned]:
         """The stories whose topics are as they need them. Some brokers make topics by themselves, as they like."""

@@ -54,22 +54,16 @@ MAIN: Final = {
     "offsets.topic.num.partitions": "10",
     "transaction.state.log.num.partitions": "3",
 }
-FULL: Final = {
-    **MAIN,
-    "group.max.size": "2",
-    "group.consumer.max.size": "3",
-    "group.consumer.migration.policy": "upgrade",
-    "group.share.max.size": "2",
-    "group.streams.max.size": "2",
+POLICY: Final = "group.consumer.migration.policy"
+SETS: Final = {
+    "main": MAIN,
+    "small": {**MAIN, "group.max.size": "2", "group.share.max.size": "2", "group.streams.max.size": "2"},
+    "delayed": {**MAIN, "group.initial.rebalance.delay.ms": "600"},
+    "upgrade": {**MAIN, POLICY: "upgrade", "group.consumer.max.size": "3"},
+    "downgrade": {**MAIN, POLICY: "downgrade"},
+    "disabled": {**MAIN, POLICY: "disabled"},
 }
-DELAYED: Final = {
-    **MAIN,
-    "group.initial.rebalance.delay.ms": "600",
-    "group.consumer.migration.policy": "downgrade",
-}
-ALONE: Final = {**MAIN, "group.consumer.migration.policy": "disabled"}
-SETS: Final = {"main": MAIN, "full": FULL, "delayed": DELAYED, "alone": ALONE}
-"""Settings of a broker, by name. With those of `main` nearly all stories are played. All four play all stories."""
+"""Settings of a broker, by name. With those of `main` nearly all stories are played. All together play all stories."""
 
 
 def wanted(story: Story) -> dict[str, str]:

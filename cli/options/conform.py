@@ -27,15 +27,15 @@ conform  conform:conform  prove of any broker where it is not Kafka
     --may-alter  give the groups of stories the configs that they need, and change settings of the brokers that can be
         changed at run time; they are put back at the end
     --dry-run  only list what would be made and changed
-    --settings NAME  only print properties for a broker: main (default), full, delayed or alone; all four together let
-        every story run
+    --settings NAME  only print properties for a broker: main (default), small, delayed, upgrade, downgrade or disabled;
+        main lets nearly all stories run, all together let every story run
     --command-config FILE  a client.properties as Kafka's tools have it: TLS, SASL
     --json FILE  write the whole report as JSON
     --junit FILE  write it as JUnit's XML
     --html FILE  write it as a page
     --badge FILE  write a badge as SVG
 """
-SETS: Final = ("main", "full", "delayed", "alone")
+SETS: Final = ("main", "small", "delayed", "upgrade", "downgrade", "disabled")
 
 
 def add_conform(commands: Any) -> None:
