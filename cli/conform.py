@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import signal
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from muster.client.kafka_client import read_command_config
 from muster.client.security import ClientSecurity
 from muster.conform import catalogue, session, settings
 from muster.conform.player.releases import RELEASES, Release, name_of, release_of
-from muster.conform.report import text
+from muster.conform.report import badge, html, json, junit, text
 from muster.conform.results import Outcome, Report, State
 from muster.conform.session import LEVELS, Session, Wishes
 from muster.coordinator.config import ConfigError
@@ -28,8 +27,8 @@ COMMAND: Final = "muster conform"
 WRONG: Final = 2
 """The exit status when nothing could be compared."""
 INTERRUPTED: Final = 130
-FORMS: Final = ("json", "junit", "html", "badge")
-"""Reports that are written to files: options, and modules of `conform/report/`."""
+FORMS: Final = {"json": json.render, "junit": junit.render, "html": html.render, "badge": badge.render}
+"""The options for reports in files, and what makes the reports."""
 
 
 def conform(options: argparse.Namespace) -> int:
@@ -114,10 +113,9 @@ async def _run(options: argparse.Namespace, address: Address, security: ClientSe
 
 
 def _write(options: argparse.Namespace, report: Report) -> None:
-    for form in FORMS:
+    for form, render in FORMS.items():
         path: Path | None = getattr(options, form)
         if path is not None:
-            render = importlib.import_module(f"muster.conform.report.{form}").render
             path.write_text(render(report), encoding="utf-8")
 
 

@@ -31,7 +31,7 @@ HIGHEST: Final[Mapping[int, tuple[int, ...]]] = {
     88: (-1, -1, -1, 0, 0, 1),
     89: (-1, -1, -1, 0, 0, 1),
 }
-"""The highest version of an API, by the number of the API, in each of the releases. -1: the release has no such API."""
+"""The highest version of an API in each release, by the API's number. -1: it has no such API."""
 
 
 def nearest(highest: Mapping[int, int]) -> Release:

@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from muster.client.connection import RequestFailed
 from muster.client.security import ClientSecurity
 from muster.conform import catalogue, probes, target
 from muster.conform.cleaning import Cleaning
+from muster.conform.login import Streams
 from muster.conform.plan import START, Plan, described, plan
 from muster.conform.player.releases import Release, name_of
 from muster.conform.results import Outcome, Report
@@ -93,9 +95,16 @@ class Session:
             (*cleaning.left, *self.left),
         )  # fmt: skip
 
+    async def _dial(self) -> Streams:
+        """A connection for a probe. Raises ConnectionError: a broker may refuse some of many connections."""
+        try:
+            return await self.target.opened(*self.target.addresses[0])
+        except RequestFailed as failure:
+            raise ConnectionError(f"{failure}") from failure
+
     async def _probe(self, tell: Callable[[Outcome], object]) -> None:
         _, left = await probes.run_probes(
-            lambda: self.target.opened(*self.target.addresses[0]),
+            self._dial,
             self.target.keys,
             may_alter=self.wishes.may_alter,
             prefix=f"{self.start}-",
@@ -114,3 +123,16 @@ async def begin(address: tuple[str, int], shown: str, security: ClientSecurity |
     run = secrets.token_hex(3)
     chosen = plan(stories, found.known, run, release, may_alter=wishes.may_alter)
     return Session(found, wishes, release, run, chosen)
+
+
+async def run(
+    address: tuple[str, int],
+    wishes: Wishes,
+    *,
+    security: ClientSecurity | None = None,
+    told: Callable[[Outcome], object] = lambda _: None,
+) -> Report:
+    """A whole run on the broker at this address. Raises RequestFailed."""
+    host, port = address
+    one = await begin(address, f"{host}:{port}", security, wishes)
+    return await one.play(told)

@@ -187,11 +187,10 @@ async def test_connections_use_tls_and_a_login(tmp_path: Path) -> None:
     authority = Authority()
     trust = tmp_path / "trust.pem"
     trust.write_text(authority.pem)
+    key = authority.signed("CN=me", host="localhost").pem(tmp_path / "key.pem")
     properties = {
         "listeners": "SASL_SSL://127.0.0.1:0",
-        "listener.name.sasl_ssl.ssl.keystore.location": authority.signed("CN=me", host="localhost").pem(
-            tmp_path / "key.pem"
-        ),
+        "listener.name.sasl_ssl.ssl.keystore.location": key,
         "listener.name.sasl_ssl.ssl.keystore.type": "PEM",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} required user_alice="a secret";',
