@@ -27,11 +27,11 @@ def test_the_groups_page_equals_the_code() -> None:
 def test_a_stale_groups_page_is_found_and_drawn_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = PAGE.read_text(encoding="utf-8")
     stale = tmp_path / "groups.md"
-    stale.write_text(page.replace("| Empty |", "| Full |"), encoding="utf-8")
+    stale.write_text(page.replace("--> Empty", "--> Full"), encoding="utf-8")
     monkeypatch.setattr(draw, "DOCS", tmp_path)
     monkeypatch.setattr(draw, "PAGES", {"groups.md": groups.PARTS})
     assert draw.main(["--check"]) == 1
-    assert "| Full |" in stale.read_text(encoding="utf-8")
+    assert "--> Full" in stale.read_text(encoding="utf-8")
     assert draw.main([]) == 0
     assert stale.read_text(encoding="utf-8") == page
     assert draw.main(["--check"]) == 0
@@ -39,7 +39,7 @@ def test_a_stale_groups_page_is_found_and_drawn_anew(tmp_path: Path, monkeypatch
 
 def test_a_page_that_lacks_a_part_is_refused() -> None:
     with pytest.raises(ValueError, match="expected"):
-        pages.redrawn("# Groups\n\n<!-- drawn: state_diagram -->\n<!-- end -->\n", groups.PARTS)
+        pages.redrawn("# Groups\n\n<!-- drawn: other -->\n<!-- end -->\n", groups.PARTS)
 
 
 def test_the_diagram_of_group_states_has_each_transition() -> None:

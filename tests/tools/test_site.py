@@ -14,6 +14,7 @@ from muster.coordinator.config import load
 from muster.coordinator.properties.lookup import MUSTER
 from muster.pipeline.episodes import thresholds
 from muster.pipeline.tables.schema import TABLES
+from tools.diagrams.draw import ON_SITE
 from tools.site import __main__ as site
 from tools.site import staging
 from tools.site.references import commands, events, limits, metrics, properties, tables, testing
@@ -99,6 +100,15 @@ def test_links_lead_to_pages_of_the_site_and_to_copies_of_files(
 def test_pictures_are_drawn_and_other_blocks_stay(stage: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
     found = staged(stage, monkeypatch, "```mermaid\nflowchart TD\n```\n\n```sh\nls [a](b.md)\n```\n")
     assert found == '<div class="picture"><svg> flowchart</svg></div>\n\n```sh\nls [a](b.md)\n```\n'
+
+
+def test_large_tables_of_the_code_are_drawn_on_the_site(stage: Staging) -> None:
+    for name, parts in ON_SITE.items():
+        page = ROOT / "docs" / name
+        named = re.findall(r"<!-- on the site: (\w+) -->", page.read_text(encoding="utf-8"))
+        assert sorted(named) == sorted(parts), name
+        text = stage.page(page)
+        assert all(draw() in text for draw in parts.values()), name
 
 
 def test_lists_get_an_empty_line_and_comments_go(stage: Staging, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ def transition_table(states: Sequence[str], transitions: Mapping[str, Mapping[st
     return table(("what happens", *states), rows)
 
 
-PARTS: Parts = {
+ON_SITE: Parts = {
     "connection_table": lambda: transition_table(STATES, TRANSITIONS),
     "authentication_table": lambda: transition_table(authentication.STATES, authentication.TRANSITIONS),
 }

@@ -19,11 +19,16 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES: dict[str, Parts] = {
     "dev/architecture.md": rooms.PARTS,
     "client-lint.md": client_rules.PARTS,
-    "dev/connections.md": connections.PARTS,
     "dev/groups.md": groups.PARTS,
     "dev/transactions.md": transactions.PARTS,
 }
 """The drawn parts of each page."""
+ON_SITE: dict[str, Parts] = {
+    "dev/connections.md": connections.ON_SITE,
+    "dev/groups.md": groups.ON_SITE,
+    "dev/transactions.md": transactions.ON_SITE,
+}
+"""Large tables, which only the site of the docs shows: `<!-- on the site: NAME -->` stands for a table."""
 
 
 def main(arguments: list[str] | None = None) -> int:

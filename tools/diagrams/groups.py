@@ -29,5 +29,5 @@ def _cell(decision: str) -> str:
 
 PARTS: Parts = {
     "state_diagram": state_diagram,
-    "decision_table": decision_table,
 }
+ON_SITE: Parts = {"decision_table": decision_table}

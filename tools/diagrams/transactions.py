@@ -35,5 +35,5 @@ def end_table() -> str:
 
 PARTS: Parts = {
     "transaction_diagram": state_diagram,
-    "end_table": end_table,
 }
+ON_SITE: Parts = {"end_table": end_table}

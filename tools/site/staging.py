@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from tools.diagrams.draw import ON_SITE
+
 ROOT: Final = Path(__file__).parents[2]
 MOVED: Final = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security-policy.md"}
 """Pages outside of docs/ that are pages of the site too, each with its name there."""
@@ -16,6 +18,7 @@ FILES: Final = "files"
 """The folder of the site with files of the repository that pages link to."""
 
 _BLOCK: Final = re.compile(r"(?ms)^( *)(`{3,}|~{3,})([^\n]*)\n(.*?)^ *\2 *$")
+_ON_SITE: Final = re.compile(r"<!-- on the site: (\w+) -->")
 _COMMENT: Final = re.compile(r"(?m)^ *<!--.*?-->\n")
 _LINK: Final = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s]+)\)")
 _REFERENCE: Final = re.compile(r"\breference of (commands|properties|metrics|events|tables|limits|testing)\b")
@@ -54,7 +57,9 @@ class Staging:
             blocks.append(self._block(found))
             return f"\0{len(blocks) - 1}\0"
 
-        text = _COMMENT.sub("", _BLOCK.sub(put_aside, path.read_text(encoding="utf-8")))
+        parts = ON_SITE.get(path.relative_to(ROOT).as_posix().removeprefix("docs/"), {})
+        text = _ON_SITE.sub(lambda found: parts[found[1]](), path.read_text(encoding="utf-8"))
+        text = _COMMENT.sub("", _BLOCK.sub(put_aside, text))
         text = _LINK.sub(lambda found: self._link(path, found), text)
         text = _REFERENCE.sub(lambda found: self._reference(path, found), text)
         text = "\n".join(_row(line) for line in _with_room_for_lists(text.split("\n")))
