@@ -14,4 +14,4 @@ def table() -> str:
     return "\n".join(["| rule | harm | what is wrong | what to do |", "|---|---|---|---|", *rows])
 
 
-PARTS: Final[Parts] = {"rules": table}
+ON_SITE: Final[Parts] = {"rules": table}
