@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from muster.coordinator.groups.common.events import POLLED_TOO_LATE
+from muster.coordinator.groups.common.events import MEMBER_JOINED, POLLED_TOO_LATE
 from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Moment, Rebalance, Stay, Who, is_slow
@@ -191,14 +191,18 @@ class History:
         return self.stays[one.gone].who.slot == self.stays[one.came].who.slot
 
     def is_exchanged_at_once(self, one: Change) -> bool:
-        """Did a member of another name join in the rebalance in which the old member left?
+        """Did a member of another name join in the rebalance in which the old member left, most likely before it left?
 
-        In a deploy, such a member is most likely started before the old one stops.
+        So it did if its join is the cause, or if more members joined with it: a rolling restart has them one by one.
         """
         if one.gone is None or one.came is None:
             return False
         old, new = self.stays[one.gone].who, self.stays[one.came].who
-        return old.client_id != new.client_id and self._went[one.gone] == self._came[one.came] is not None
+        number = self._went[one.gone]
+        if old.client_id == new.client_id or number is None or number != self._came[one.came]:
+            return False
+        together = sum(each == number for each in self._came.values())
+        return self.rebalances[number].cause == MEMBER_JOINED or together > 1
 
     def silence_of(self, one: Change) -> Silence | None:
         """The silence that ended the stay of a member, or None."""

@@ -25,6 +25,10 @@ _LONGER: Final = 4
 """In other clusters, a silence is this many times longer than the second longest time without a sign before it."""
 _NEAR_MS: Final = 300_000
 """Signs of life that are as near as a silence is long belong to it, up to this time."""
+_THAWED_MS: Final = 200
+"""A coordinator that goes on ends the first sessions within this time. One that is started again needs longer."""
+_SEVERAL: Final = 2
+"""One group may lose a member at that moment by chance."""
 _GROUP_BITS: Final = 24
 
 
@@ -40,6 +44,13 @@ class Silence(NamedTuple):
 
     If the log ends with the silence, or soon after it, this counts the groups before it.
     """
+    lost: int = 0
+    """The number of groups that lost members at the end of the silence, at once."""
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the coordinator stood still: when it goes on, it ends sessions of several groups at once."""
+        return self.lost >= _SEVERAL
 
 
 def silences(signs: Iterable[Collection[int]], end_ms: int = 0) -> list[Silence]:
@@ -73,6 +84,22 @@ def silences(signs: Iterable[Collection[int]], end_ms: int = 0) -> list[Silence]
         if lasted_ms >= limits.MINUTE or len(_steps(coded, first)) >= _FEW:
             found.append(Silence(from_ms, from_ms + lasted_ms, common))
     return [*found, *_to_the_end(coded, end_ms)]
+
+
+def with_losses(some: Iterable[Silence], stays: Iterable[Sequence[tuple[int, int | None]]]) -> list[Silence]:
+    """The silences, each with the number of groups that lost members at its end, at once.
+
+    `stays`: when the members of each group came and went; None: they have not gone.
+    """
+    every = list(stays)
+    return [one._replace(lost=sum(_lost_some(each, one) for each in every)) for one in some]
+
+
+def _lost_some(stays: Sequence[tuple[int, int | None]], one: Silence) -> bool:
+    return any(
+        start_ms <= one.from_ms and end_ms is not None and abs(end_ms - one.until_ms) <= _THAWED_MS
+        for start_ms, end_ms in stays
+    )
 
 
 def _to_the_end(coded: Sequence[int], end_ms: int) -> list[Silence]:

@@ -34,6 +34,7 @@ from muster.pipeline.tables.episodes import episodes_and_verdicts, share_tables_
 from muster.pipeline.tables.flapping import flapping
 from muster.pipeline.tables.inputs import Inputs
 from muster.pipeline.tables.lag import lag, progress
+from muster.pipeline.tables.memberships import stays
 from muster.pipeline.tables.silences import silences
 from muster.pipeline.tables.stalls import stalls
 from muster.pipeline.tables.transactions import transactions
@@ -139,18 +140,17 @@ def _refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
     # at first the tables are made for all buckets, because an empty cluster has tables too
     dirty = set(manifest.dirty) if manifest.version else set(range(BUCKETS))
     try:
-        folders: Folders = {}
         made: dict[str, DataFrame] = {}
-        if dirty:
-            known = None if seen is None else seen.reach.ends
-            folders = _by_bucket(store, *staged(store, manifest, dirty, lambda: names_of_cluster(kafka), known))
-        draft = rebuilt(manifest, manifest.batch, dirty, folders)
-        tables = store.tables(draft)
+        known = None if len(dirty) in (0, BUCKETS) else store.tables(manifest)["silences"]
+        folders, tables, times, quiet = _of_groups(store, kafka, dirty, seen, known)
+        if known is not None and _spans(known) != _spans(quiet):
+            # a silence may be the cause of rebalances in any group
+            store.discard(folders)
+            dirty = set(range(BUCKETS))
+            folders, tables, times, quiet = _of_groups(store, kafka, dirty, seen, None)
         transaction_events = staged_transactions(store, manifest)
         if transaction_events.has_any or not manifest.version:
             made[OF_ALL] = transactions(transaction_events, tables["commits"])
-        times = keep(walked(tables["commits"], None, wanted=(OF_TIMES,)))
-        quiet = keep(silences(times, tables["memberships"], staged_others(store, manifest)))
         made |= {"flapping": flapping(tables["rebalances"], tables["generations"], times), "silences": quiet}
         has_ends = manifest.has_ends
         if seen is not None or not manifest.version:
@@ -182,6 +182,28 @@ def _refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
     )
     store.sweep()
     return done
+
+
+def _of_groups(
+    store: Store, kafka: Mapping[str, str], dirty: Collection[int], seen: ClusterState | None, known: DataFrame | None
+) -> tuple[Folders, dict[str, DataFrame], DataFrame, DataFrame]:
+    """The new folders of some buckets, all tables with them, the times of commits, and the silences of all groups.
+
+    `known`: the silences that explain rebalances; None: those of all groups in these buckets.
+    """
+    manifest, others = store.manifest, staged_others(store, store.manifest)
+    folders: Folders = {}
+    if dirty:
+        ends = None if seen is None else seen.reach.ends
+        inputs, malformed = staged(store, manifest, dirty, lambda: names_of_cluster(kafka), ends)
+        folders = _by_bucket(store, inputs._replace(silences=known, others=others), malformed)
+    tables = store.tables(rebuilt(manifest, manifest.batch, dirty, folders))
+    times = keep(walked(tables["commits"], None, wanted=(OF_TIMES,)))
+    return folders, tables, times, keep(silences(times, stays(tables["generations"]), others))
+
+
+def _spans(silences: DataFrame) -> set[tuple[int, int]]:
+    return {(one["from_ms"], one["until_ms"]) for one in silences.select("from_ms", "until_ms").collect()}
 
 
 def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Folders:

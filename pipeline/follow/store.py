@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -175,6 +175,12 @@ class Store:
         return {
             name: [self.folder(name, part) for part in buckets.values()] for name, buckets in manifest.tables.items()
         }
+
+    def discard(self, unused: Mapping[str, Mapping[str, str]]) -> None:
+        """Remove folders that no manifest has named. `unused`: the folders of each table, by bucket."""
+        names = {(table, name.partition("/")[0]) for table, buckets in unused.items() for name in buckets.values()}
+        for table, name in names:
+            remove(self.spark, self.folder(table, name))
 
     def sweep(self) -> None:
         """Remove folders that were out of use at the last call of `sweep`. Their readers have finished since then."""

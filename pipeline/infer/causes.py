@@ -187,8 +187,8 @@ def _replaced_dead_process(change: _Change) -> Inference | None:
 
 
 _EXCHANGED: Final = (
-    _joined_during_rebalance,
     _removed_at_once,
+    _joined_during_rebalance,
     _joined_before_all_left,
     _left_first,
     _expired_first,
@@ -263,16 +263,16 @@ def _other_metadata(change: _Change) -> list[Member]:
 
 
 def _metadata_changed(change: _Change) -> Inference | None:
-    """Members of a group without consumers send other metadata. A follower is a likelier trigger than the leader."""
+    """Members send other metadata. A follower is a likelier trigger than the leader.
+
+    A consumer that leads its group makes a rebalance by any join, whatever its metadata.
+    """
     changed = _other_metadata(change)
-    if not changed or any(member.topics is not None for member in change.after.members):
-        return None
     leader = change.leader
-    return Inference(
-        events.METADATA_CHANGED,
-        next((one for one in changed if leader is None or one.key != leader.key), changed[0]),
-        0.7,
-    )
+    follower = next((one for one in changed if leader is None or one.key != leader.key), None)
+    of_consumers = any(member.topics is not None for member in change.after.members)
+    trigger = follower or (changed[0] if changed and not of_consumers else None)
+    return None if trigger is None else Inference(events.METADATA_CHANGED, trigger, 0.7)
 
 
 def _leader_rejoined(change: _Change) -> Inference | None:

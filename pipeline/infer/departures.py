@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from muster.pipeline.defaults import HEARTBEAT_MS
 from muster.pipeline.infer.evidence import JOIN_MS, Activity, Habits, Member, State, committed, rested_ms, survivors
+from muster.pipeline.infer.silenced import removal
 
 LEFT: Final = "left"
 EXPIRED: Final = "expired"
@@ -40,6 +41,8 @@ _TO_THE_MS: Final = 10.0
 
 Then it is hardly a coincidence that the session is counted from the last commit.
 """
+_BY_SILENCE: Final = 0.85
+"""How sure it is that a silence of all groups ended a session. The member may have left meanwhile."""
 _NEVER: Final = 0.01
 """The probability of an event that is nearly impossible."""
 
@@ -78,7 +81,11 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
     `came`: other members joined, or left before. So they may have begun the rebalance, which then waited for this
     member's session. `several`: other members are missing too.
     """
-    if after.joined_ms - _alive_ms(before, member) < member.session_timeout_ms * _SLACK:
+    session_ms = round(member.session_timeout_ms * _SLACK)
+    by_silence = removal(habits.silences, before.at_ms, _alive_ms(before, member), after.joined_ms, session_ms)
+    if by_silence is not None:
+        return Gone(member, EXPIRED, by_silence, _BY_SILENCE, while_away=True)
+    if after.joined_ms - _alive_ms(before, member) < session_ms:
         return Gone(member, LEFT, _last_commit_ms(before, member), 0.97)
     if back_ms(before, member) is not None:
         when_ms = _alive_ms(before, member) + member.session_timeout_ms

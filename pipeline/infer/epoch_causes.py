@@ -20,6 +20,7 @@ from muster.pipeline.infer.epoch_image import Change, Gone, Member
 from muster.pipeline.infer.evidence import Activity, Habits, State, joined_activity, with_parting, with_state
 from muster.pipeline.infer.evidence import Member as JudgedRebalance
 from muster.pipeline.infer.history import NOT_KNOWN
+from muster.pipeline.infer.silenced import Span, removal
 
 REVOCATION_TIMEOUT: Final = "revocation_timeout"
 """A cause that classic groups do not have: a member did not revoke its partitions in time."""
@@ -109,11 +110,14 @@ class _Session:
         return min(EPOCH_HEARTBEAT_MS, self.ms // 3)
 
 
-def raised(epochs: Iterable[Epoch | None]) -> Iterator[Raised]:
-    """Judge each new epoch of a group, in the order of the log. A None in `epochs` means that the group was deleted."""
+def raised(epochs: Iterable[Epoch | None], silences: Sequence[Span] = ()) -> Iterator[Raised]:
+    """Judge each new epoch of a group, in the order of the log. A None in `epochs` means that the group was deleted.
+
+    `silences`: the times without a sign of life of any group.
+    """
     session = _Session()
     # the scout only learns from epochs, up to AHEAD of the judge
-    scout, judge = _Judge(session), _Judge(session)
+    scout, judge = _Judge(session, silences), _Judge(session, silences)
     ahead: deque[Epoch | None] = deque()
     for epoch in epochs:
         scout.next_epoch(epoch, ())
@@ -127,8 +131,8 @@ def raised(epochs: Iterable[Epoch | None]) -> Iterator[Raised]:
 class _Judge:
     """What is known of a group so far. `session` also has what is known from later epochs."""
 
-    def __init__(self, session: _Session) -> None:
-        self._session = session
+    def __init__(self, session: _Session, silences: Sequence[Span]) -> None:
+        self._session, self._silences = session, silences
         self._reset()
 
     def _reset(self) -> None:
@@ -238,6 +242,10 @@ class _Judge:
         limit_ms = (gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS) * _NEARLY
         if gone.owes_ms is not None and gone.at_ms - gone.owes_ms >= limit_ms:
             return REVOCATION_TIMEOUT, REMOVED, 0.95
+        # its session may be shorter than is known
+        last_ms = self._last_ms(gone, before)
+        if removal(self._silences, gone.heard_ms, last_ms, gone.at_ms, _LEAST_SESSION_MS) is not None:
+            return events.SESSION_EXPIRED, EXPIRED, 0.85
         by_silence = self._by_silence(gone, before)
         if by_silence is not None:
             return by_silence
@@ -246,10 +254,14 @@ class _Judge:
         ends = departure(before._replace(at_ms=gone.heard_ms), after, seen, self._habits, came=False)
         if ends.how == EXPIRED:
             return events.SESSION_EXPIRED, EXPIRED, ends.certainty
-        known = before.activity.get(gone.member.member_id)
-        silent_ms = gone.at_ms - max(gone.heard_ms, known.last_ms if known is not None else 0)
+        silent_ms = gone.at_ms - self._last_ms(gone, before)
         is_unsure = gone.member.session_timeout_ms is None and silent_ms >= _LEAST_SILENCE_MS
         return events.LEFT, LEFT, min(ends.certainty, _UNSURE) if is_unsure else ends.certainty
+
+    @staticmethod
+    def _last_ms(gone: Gone, before: State) -> int:
+        known = before.activity.get(gone.member.member_id)
+        return max(gone.heard_ms, known.last_ms if known is not None else 0)
 
     def _by_silence(self, gone: Gone, before: State) -> tuple[str, str, float] | None:
         """How a member ended that was silent while other members continued.

@@ -14,6 +14,8 @@ from statistics import median
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from muster.pipeline.infer.silenced import Span
+
 
 class Member(NamedTuple):
     """A member in a state."""
@@ -214,6 +216,8 @@ class Habits(NamedTuple):
 
     away: tuple[tuple[str, str], ...] = ()
     """Client id and host of the latest processes that left and are not back yet."""
+    silences: tuple[Span, ...] = ()
+    """The times in which no group of the cluster gave a sign of life."""
 
     @property
     def commits_at_parting(self) -> float:

@@ -5,7 +5,7 @@ Pure. The size of what is kept does not grow with the history.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -22,6 +22,7 @@ from muster.pipeline.infer.evidence import (
     with_state,
 )
 from muster.pipeline.infer.heartbeats import HeartbeatHabits
+from muster.pipeline.infer.silenced import Span
 from muster.pipeline.infer.start import SOON_MS, JudgedRebalance, Start, start_of, waited_for
 
 _CALM_MS: Final = 300
@@ -84,10 +85,13 @@ They show how often members send heartbeats, and therefore when a rebalance bega
 """
 
 
-def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
-    """The rebalances of a group (`_judged_rebalances`), each with the time at which it began."""
+def rebalances(states: Iterable[State | None], silences: Sequence[Span] = ()) -> Iterator[Rebalance]:
+    """The rebalances of a group (`_judged_rebalances`), each with the time at which it began.
+
+    `silences`: the times without a sign of life of any group.
+    """
     heartbeats = HeartbeatHabits()
-    seen = _judged_rebalances(states)
+    seen = _judged_rebalances(states, Habits(silences=tuple(silences)))
     while some := list(islice(seen, LOOK_AHEAD)):
         for one in some:
             heartbeats = with_parting_commits(heartbeats, one)
@@ -97,7 +101,7 @@ def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
             yield Rebalance(one.before, one.after, one.verdict, start_of(one, heartbeats))
 
 
-def _judged_rebalances(states: Iterable[State | None]) -> Iterator[JudgedRebalance]:
+def _judged_rebalances(states: Iterable[State | None], habits: Habits) -> Iterator[JudgedRebalance]:
     """Each change of the generation. A None in `states` is a tombstone: the group was deleted.
 
     Two kinds of records are no rebalance. A new group begins with a record of generation 0 without members. And a
@@ -107,7 +111,6 @@ def _judged_rebalances(states: Iterable[State | None]) -> Iterator[JudgedRebalan
     # is_first: the last record was the first record of the log. begins: no record was read yet
     is_first, begins = False, True
     formed_ms: int | None = None
-    habits = Habits()
     for state in states:
         begins, was_first = False, begins
         if state is None or (state.generation == 0 and not state.members):

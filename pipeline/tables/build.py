@@ -23,7 +23,7 @@ from muster.pipeline.tables.generations import balance, generations, holders, ow
 from muster.pipeline.tables.inferred_rebalances import epoch_rebalances, inferred, without_conversions
 from muster.pipeline.tables.inputs import Inputs, states
 from muster.pipeline.tables.lag import lag, progress
-from muster.pipeline.tables.memberships import memberships, static_candidates
+from muster.pipeline.tables.memberships import memberships, static_candidates, stays
 from muster.pipeline.tables.rebalances import changes, moves, rebalances
 from muster.pipeline.tables.regressions import fenced, regressions
 from muster.pipeline.tables.schema import TABLES, conform
@@ -125,12 +125,17 @@ def _rebalances(of: _Facts) -> DataFrame:
     return keep(of.since(happened, "end_ms"))
 
 
+def _every_silence(of: _Facts) -> DataFrame:
+    known = of.inputs.silences
+    return keep(silences(of["walk"], stays(of["generations"]), _others(of.inputs))) if known is None else known
+
+
 def _concluded(of: _Facts) -> DataFrame:
-    concluded = inferred(of.inputs, of["walk"])
+    concluded = inferred(of.inputs, of["walk"], of["every silence"])
     if of.inputs.epochs is not None:
         every = states(of.inputs)
         concluded = without_conversions(concluded, every)
-        concluded = concluded.unionByName(epoch_rebalances(of.inputs.epochs, every, of["walk"]))
+        concluded = concluded.unionByName(epoch_rebalances(of.inputs.epochs, every, of["walk"], of["every silence"]))
     return keep(concluded)
 
 
@@ -171,7 +176,7 @@ _TABLES: Final[_Plans] = {
     "balance": lambda of: balance(_with_single_owners(of["generations"])),
     "regressions": lambda of: keep(regressions(of["walk"])),
     "skips": lambda of: keep(skips(of["walk"])),
-    "silences": lambda of: keep(of.since(silences(of["walk"], of["memberships"], _others(of.inputs)), "until_ms")),
+    "silences": lambda of: of.since(of["every silence"], "until_ms"),
     "stalls": lambda of: keep(stalls(of["walk"], of["ownership"], of["silences"])),
     "lag": lambda of: lag(of["walk"]),
     "progress": lambda of: progress(of["walk"]),
@@ -187,6 +192,7 @@ _STARTS: Final[_Plans] = {
     "placed": lambda of: placed(of["walk"]),
     # with the commits this table is as long as the log, but most tables read it
     "walk": lambda of: keep(walk_of(of.inputs, of.fenced())),
+    "every silence": _every_silence,
     "concluded": _concluded,
     "held by": lambda of: keep(holders(_with_single_owners(of["generations"]))),
     "changed": _changed,

@@ -6,13 +6,14 @@ Then `infer.history` judges the generations of classic groups, and `infer.epoch_
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
 
 from muster.pipeline.defaults import EPOCH_SESSION_MS, REBALANCE_TIMEOUT_MS
+from muster.pipeline.episodes.silence import Silence
 from muster.pipeline.frames import DataFrame, F, Window, from_arrow_type
 from muster.pipeline.infer import epoch_image
 from muster.pipeline.infer.departures import EXPIRED, REPLACED, Gone
@@ -20,6 +21,7 @@ from muster.pipeline.infer.epoch_causes import Epoch, Raised, raised
 from muster.pipeline.infer.epoch_image import Change, Share
 from muster.pipeline.infer.evidence import Activity, Member, State, taken_over
 from muster.pipeline.infer.history import Rebalance, rebalances
+from muster.pipeline.infer.silenced import Span
 from muster.pipeline.infer.start import last_life_ms
 from muster.pipeline.schema import PARTITIONS, columns, structs
 from muster.pipeline.tables import by_group
@@ -27,6 +29,9 @@ from muster.pipeline.tables.commit_activity import activity
 from muster.pipeline.tables.epoch_states import SHARE
 from muster.pipeline.tables.inputs import HOLDER, Inputs, states
 from muster.pipeline.tables.schema import TABLES
+from muster.pipeline.tables.silences import listed
+
+Row = Mapping[str, Any]
 
 _NOT_INFERRED: Final = (
     *("reason", "kept", "moved", "gained", "lost", "paused_partition_ms", "source", "took_least_ms", "took_most_ms"),
@@ -41,10 +46,14 @@ INFERRED_REBALANCE: Final = pa.schema(
 """An inferred rebalance. `gone` has the missing members, and how the time of each one ended."""
 
 
-def inferred(inputs: Inputs, walk: DataFrame) -> DataFrame:
-    """Rows of INFERRED_REBALANCE. `walk`: rows of `commits.walked`, made from rows of `commits.placed`."""
+def inferred(inputs: Inputs, walk: DataFrame, silences: DataFrame) -> DataFrame:
+    """Rows of INFERRED_REBALANCE. `walk`: rows of `commits.walked`, made from rows of `commits.placed`.
+
+    `silences`: the table `silences`.
+    """
     # a state is judged by the states just before it
-    return by_group(_summaries(inputs, walk), "state", _infer, INFERRED_REBALANCE)
+    rows = _summaries(inputs, walk).crossJoin(F.broadcast(listed(silences)))
+    return by_group(rows, "state", _infer, INFERRED_REBALANCE)
 
 
 def _summaries(inputs: Inputs, walk: DataFrame) -> DataFrame:
@@ -91,11 +100,21 @@ def _count(shares: Any) -> Any:
 
 
 def _infer(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    silences, every = _silences_of(rows)
+    found = rebalances(_generations(every), silences)
     # the record that made a KIP-848 group a classic one has the same generation, so it is no rebalance
-    return (generation_row(group, one) for one in rebalances(_generations(rows)) if one.after.ends_ms is None)
+    return (generation_row(group, one) for one in found if one.after.ends_ms is None)
 
 
-def _generations(rows: Iterable[dict[str, Any]]) -> Iterator[State | None]:
+def _silences_of(rows: Iterable[Row]) -> tuple[list[Span], Iterable[Row]]:
+    """The silences, which each row has, and all rows."""
+    rest = iter(rows)
+    first = next(rest)
+    known = (Silence(**one) for one in first["silences"] or ())
+    return [Span(one.from_ms, one.until_ms, one.is_frozen) for one in known], chain([first], rest)
+
+
+def _generations(rows: Iterable[Row]) -> Iterator[State | None]:
     """The states of a classic group. If the group was a KIP-848 group before, the first state is its last epoch."""
     epoch: State | None = None
     for row in rows:
@@ -107,7 +126,7 @@ def _generations(rows: Iterable[dict[str, Any]]) -> Iterator[State | None]:
         epoch = None
 
 
-def state_of(row: dict[str, Any]) -> State | None:
+def state_of(row: Row) -> State | None:
     """A row of `_summaries` as a state for the inference; None: a tombstone."""
     if row["is_tombstone"]:
         return None
@@ -218,7 +237,7 @@ def _deaths(one: Rebalance, began_ms: int) -> dict[str, Any]:
     }
 
 
-def epoch_rebalances(epochs: DataFrame, states: DataFrame, walk: DataFrame) -> DataFrame:
+def epoch_rebalances(epochs: DataFrame, states: DataFrame, walk: DataFrame, silences: DataFrame) -> DataFrame:
     """Rows of INFERRED_REBALANCE for KIP-848 groups and share groups.
 
     `epochs`: rows of EPOCHS. `states`: rows of `inputs.states`. `walk`: rows of `commits.walked`, made from rows of
@@ -227,7 +246,7 @@ def epoch_rebalances(epochs: DataFrame, states: DataFrame, walk: DataFrame) -> D
     numbers = states.where("is_epoch").select("group", "log_offset", "state")
     columns = ("group", "state", "is_tombstone", "protocol_type", "generation", "state_timestamp_ms", "at_ms")
     rows = epochs.join(numbers, ["group", "log_offset"]).select(*columns, "members", "change")
-    rows = rows.join(activity(walk), ["group", "state"], "left")
+    rows = rows.join(activity(walk), ["group", "state"], "left").crossJoin(F.broadcast(listed(silences)))
     return by_group(rows, "state", _infer_epochs, INFERRED_REBALANCE)
 
 
@@ -245,8 +264,9 @@ def without_conversions(inferred: DataFrame, states: DataFrame) -> DataFrame:
 
 
 def _infer_epochs(group: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    for protocol_type, some in groupby(rows, itemgetter("protocol_type")):
-        for one in raised(map(epoch_of, some)):
+    silences, every = _silences_of(rows)
+    for protocol_type, some in groupby(every, itemgetter("protocol_type")):
+        for one in raised(map(epoch_of, some), silences):
             found = epoch_row(group, one)
             # other members of a share group have the same partitions
             yield found if protocol_type != SHARE else found | {"silent_from_ms": None, "silent_partition_ms": None}

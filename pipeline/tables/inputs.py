@@ -116,6 +116,7 @@ class Inputs(NamedTuple):
     * `others`: decoded rows of the kind OTHER_COMMIT; None: all groups and all times are wanted
     * `topics`: the names of the present topics; None: not known
     * `has_streams`: whether there are records of streams groups
+    * `silences`: rows of the table `silences`, if these inputs have only some of the groups; None: it is made from them
     * `states`: kept rows of the function `states`; None: they are made from the other inputs
     """
 
@@ -131,6 +132,7 @@ class Inputs(NamedTuple):
     others: DataFrame | None = None
     topics: Collection[str] | None = None
     has_streams: bool = False
+    silences: DataFrame | None = None
 
 
 MEMBER_FIELDS: Final = {

@@ -29,11 +29,23 @@ _HOW: Final = {
 
 
 def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame | None) -> DataFrame:
-    """The stays of members, made from the generations that have the member.
+    """The stays of members. How a stay ended comes from the events, or is inferred.
 
-    How a stay ended comes from the events, or is inferred. Only the events show a member that joined and left between
-    two generations.
+    Only the events show a member that joined and left between two generations.
     """
+    found = _with_ends(stays(generations), inferred).withColumn("end_ms", F.coalesce("gone_ms", "end_ms"))
+    # a static member that returns in time gets a new member id without a rebalance
+    of_instance = Window.partitionBy("group", "instance_id").orderBy("start_ms", "last_generation")
+    took_over = F.col("instance_id").isNotNull() & (F.lead("start_ms").over(of_instance) == F.col("end_ms"))
+    replaced = F.when(took_over, _HOW[kinds.MEMBER_REPLACED])
+    found = found.withColumn("end_cause", F.coalesce("end_cause", replaced))
+    if events is None:
+        return conform(found, "memberships")
+    return _with_events(found, events)
+
+
+def stays(generations: DataFrame) -> DataFrame:
+    """The stays of members, made from the generations that have the member. Nothing says how they ended."""
     in_order = F.row_number().over(Window.partitionBy("group").orderBy("start_ms", "generation"))
     rows = generations.select(
         *("group", "generation", "start_ms", "end_ms", "source", "members"), in_order.alias("place")
@@ -43,7 +55,7 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
     # generations in a row with the same member are one stay
     of_member = Window.partitionBy("group", "member_id").orderBy("place")
     rows = rows.withColumn("stay", F.col("place") - F.row_number().over(of_member))
-    found = rows.groupBy("group", "member_id", "stay").agg(
+    return rows.groupBy("group", "member_id", "stay").agg(
         *(F.first(name).alias(name) for name in HOLDER if name != "member_id"),
         F.min("start_ms").alias("start_ms"),
         F.max_by("end_ms", "start_ms").alias("end_ms"),
@@ -52,15 +64,6 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
         F.count_distinct("generation").alias("generations"),
         F.first("source").alias("source"),
     )
-    found = _with_ends(found, inferred).withColumn("end_ms", F.coalesce("gone_ms", "end_ms"))
-    # a static member that returns in time gets a new member id without a rebalance
-    of_instance = Window.partitionBy("group", "instance_id").orderBy("start_ms", "last_generation")
-    took_over = F.col("instance_id").isNotNull() & (F.lead("start_ms").over(of_instance) == F.col("end_ms"))
-    replaced = F.when(took_over, _HOW[kinds.MEMBER_REPLACED])
-    found = found.withColumn("end_cause", F.coalesce("end_cause", replaced))
-    if events is None:
-        return conform(found, "memberships")
-    return _with_events(found, events)
 
 
 def _with_ends(found: DataFrame, inferred: DataFrame) -> DataFrame:
@@ -75,8 +78,9 @@ def _with_ends(found: DataFrame, inferred: DataFrame) -> DataFrame:
         "one.end_cause",
         F.col("one.end_ms").alias("gone_ms"),
     )
-    stays = Window.partitionBy("group", "member_id").orderBy("start_ms", "stay")
-    rows = found.withColumns({"again_ms": F.lead("start_ms").over(stays), "number": F.row_number().over(stays)})
+    of_member = Window.partitionBy("group", "member_id").orderBy("start_ms", "stay")
+    times = {"again_ms": F.lead("start_ms").over(of_member), "number": F.row_number().over(of_member)}
+    rows = found.withColumns(times)
     is_its = (F.col("group") == F.col("its_group")) & (F.col("member_id") == F.col("its_id"))
     is_its &= (F.col("number") == 1) | (F.col("rebalance_end_ms") > F.col("start_ms"))
     is_its &= F.col("again_ms").isNull() | (F.col("rebalance_end_ms") <= F.col("again_ms"))

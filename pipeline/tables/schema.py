@@ -34,7 +34,7 @@ RANGES: Final = structs("first_offset long, last_offset long")
 IN_FLIGHT: Final = structs("first_offset long, last_offset long, state string, deliveries int")
 """Records of a share group that are not accepted: their state, and how often they were delivered."""
 
-SILENCE: Final = "from_ms long, until_ms long, groups int"
+SILENCE: Final = "from_ms long, until_ms long, groups int, lost int"
 """A time without a sign of life of any group."""
 EVIDENCE: Final = structs("table string, at_ms long, text string")
 """The rows that prove a claim (episodes.claims.Evidence)."""
@@ -202,7 +202,7 @@ NEVER_NULL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             "regressions": "group topic partition from_offset to_offset back cause commits partitions",
             "skips": "group topic partition time_ms from_offset to_offset",
             "stalls": "group topic partition status lag_known",
-            "silences": "from_ms until_ms groups",
+            "silences": "from_ms until_ms groups lost",
             "lag": "group topic partition committed_offset",
             "progress": "group start_ms until_ms",
             "flapping": "group rebalances score",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ from muster.pipeline.tables.ordered_columns import LARGEST
 from muster.pipeline.tables.schema import TABLES, conform
 from muster.pipeline.tables.silences import listed
 from muster.pipeline.tables.stall_candidates import (
+    BESIDE_MS,
     CANDIDATE,
     GRADES,
     INTERVAL,
@@ -249,8 +251,27 @@ def is_long(
     only_last = one["is_last"] and one["not_beyond_ms"] is None
     quiet_ms = to_ms - from_ms - silent_ms(away, from_ms, to_ms) if only_last else surely_ms
     enough = one["commits"] == WINDOW or (one["is_last"] and one["commits"] > 1)
-    longest_ms = LONGEST_GAPS * _without(silences, one, one["silence_ms"])
-    return bool(enough and quiet_ms >= max(SETTLE_MS, usual_ms, longest_ms))
+    usual_ms = max(usual_ms, LONGEST_GAPS * _without(silences, one, one["silence_ms"]))
+    if enough and quiet_ms >= max(SETTLE_MS, usual_ms):
+        return True
+    is_enough = one["commits"] > 1 and surely_ms >= max(BESIDE_MS, usual_ms)
+    return bool(is_enough and _others_go_on(one, surely_ms, silences, member_commits))
+
+
+def _others_go_on(
+    one: Row, length_ms: int, silences: Sequence[Silence], member_commits: Mapping[str | None, Sequence[Progress]]
+) -> bool:
+    """Is the owner silent in all of its partitions for some of the longest times between two commits of other members?
+
+    Members of one group usually have the same settings. So the others show how often the owner would commit.
+    """
+    from_ms, to_ms, owner = one["from_ms"], one["to_ms"], one["member_id"]
+    own = _within(member_commits.get(owner, ()), from_ms + 1, to_ms - _AT_ONCE_MS)
+    others = sorted(
+        at_ms for who, some in member_commits.items() if who != owner for at_ms, _ in _within(some, from_ms, to_ms)
+    )
+    gaps = (until - since - silent_ms(silences, since, until) for since, until in pairwise((from_ms, *others, to_ms)))
+    return not own and bool(others) and USUAL_GAPS * max(gaps) <= length_ms
 
 
 def _back_ms(one: Row, until_ms: int, member_commits: Mapping[str | None, Sequence[Progress]]) -> int:

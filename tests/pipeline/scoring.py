@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame
 
 from muster.pipeline.frames import in_this_process
+from muster.pipeline.tables.build import build
 from muster.pipeline.tables.commits import walk_of
 from muster.pipeline.tables.event_rebalances import rebalance_rows
 from muster.pipeline.tables.inferred_rebalances import inferred
@@ -144,6 +145,11 @@ def read(engine: Engine, directory: Path) -> Inputs:
     return Inputs(rows, events(engine.raw(directory, EVENTS_TOPIC)) if has_events else None)
 
 
+def inferred_of(inputs: Inputs) -> DataFrame:
+    """The rebalances that the offsets log alone shows."""
+    return inferred(inputs, walk_of(inputs), build(inputs, ("silences",))["silences"])
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -153,7 +159,7 @@ def main() -> None:
     options = parser.parse_args()
     with in_this_process():
         inputs = read(Engine(), options.directory)
-        found = of_table(inferred(inputs, walk_of(inputs)))
+        found = of_table(inferred_of(inputs))
         if options.truth is not None:
             true = of_truth(options.truth, found)
         elif inputs.events is not None:

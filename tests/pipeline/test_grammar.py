@@ -10,6 +10,9 @@ from tests.pipeline.recording.grammar import (
     LATEST,
     LATEST_FROM,
     MORE,
+    RARE,
+    RARE_FROM,
+    RARE_TROUBLES,
     SARAMA,
     SOMETIMES,
     TROUBLES,
@@ -65,6 +68,13 @@ def test_the_latest_seeds_have_what_only_looks_like_a_stall_and_members_of_saram
     assert of_sarama
     assert not {part.name for part in of_sarama} & {"skips", "skips-ahead", "rewinds", "slow-polls"}
     assert {FRANZ, SARAMA} == {client for seed in latest for client in libraries_in_go(seed)}
+
+
+def test_three_rare_recordings_have_all_rare_happenings() -> None:
+    some = [cast(seed) for seed in range(RARE_FROM, RARE_FROM + 6)]
+    for three in (some[:3], some[3:]):
+        assert {part.name for one in three for part in one.parts} == {"calm", *(part.name for part in RARE)}
+    assert {one.trouble for one in some} == set(RARE_TROUBLES)
 
 
 def test_all_libraries_are_drawn_and_consumer_groups_only_with_those_that_have_them() -> None:

@@ -87,6 +87,20 @@ def test_a_deploy_that_starts_all_new_members_first_is_overlapped() -> None:
     assert group.kinds() == ["overlapped_deploy"]
 
 
+@pytest.mark.parametrize(
+    ("first", "cause", "kind"),
+    [
+        ("ad", "member_left", "rolling_restart"),  # each new member starts when an old one has left
+        ("ad", "member_joined", "overlapped_deploy"),
+        ("abde", "member_left", "overlapped_deploy"),  # both new members were there when the first old one left
+    ],
+)
+def test_members_of_other_names_in_one_rebalance_overlap_if_they_came_first(first: str, cause: str, kind: str) -> None:
+    half = len(first) // 2
+    group = Group(*ABC).exchanges(1_000, first[:half], first[half:], cause)
+    assert group.exchanges(1_020, "c", "f", cause).kinds() == [kind]
+
+
 def test_added_and_removed_members_are_scale_out_and_scale_in() -> None:
     group = Group("a", "b").comes(1_000, "c").comes(1_060, "d", "e").leaves(5_000, "c").leaves(5_030, "d", "e")
     out, into = group.episodes()[1:]

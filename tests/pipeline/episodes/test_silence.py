@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from muster.pipeline.episodes.silence import Silence, ended_by, silences, silent_ms
+from muster.pipeline.episodes.silence import Silence, ended_by, silences, silent_ms, with_losses
 
 _NOON = 1_700_000_000_000
 
@@ -110,3 +110,12 @@ def test_a_session_that_ends_because_of_a_silence_is_distinguished_from_a_death(
     assert not ended(0, 550, 595)
     assert not ended(0, 598, 900)
     assert not ended(722, 800, 850)
+
+
+def test_a_coordinator_that_stood_still_ends_sessions_of_several_groups_at_once() -> None:
+    silence = Silence(_ms(100), _ms(220), 5)
+    at_once, later = [(_ms(0), _ms(220.1))], [(_ms(0), _ms(221))]
+    (frozen,) = with_losses([silence], [at_once, at_once, later, [(_ms(0), None)], [(_ms(210), _ms(220))]])
+    assert (frozen.lost, frozen.is_frozen) == (2, True)
+    (started_again,) = with_losses([silence], [at_once, later, later])
+    assert (started_again.lost, started_again.is_frozen) == (1, False)

@@ -43,6 +43,17 @@ class Group:
         cause = "session_expired" if how == EXPIRED else "member_left"
         return self._rebalance(at_s, cause, ids[names[0]], is_id=True, **other)
 
+    def exchanges(self, at_s: float, gone: str, came: str, cause: str) -> Group:
+        """For each member (a letter) that leaves, another one joins in the same rebalance."""
+        for name in gone:
+            number = self._alive.pop(name)
+            self.stays[number] = self.stays[number]._replace(
+                end_ms=ms(at_s), how=LEFT, last_generation=self._generation
+            )
+        for name in came:
+            self._begin(name, at_s + 1)
+        return self._rebalance(at_s, cause, came[0])
+
     def dies(self, at_s: float, *names: str, **other: object) -> Group:
         return self.leaves(at_s, *names, how=EXPIRED, **other)
 

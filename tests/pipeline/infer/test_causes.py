@@ -59,6 +59,11 @@ def test_other_metadata_of_another_protocol_type_is_the_cause() -> None:
     assert cause(before, state(101, 2, changed, topics=frozenset())) == ("metadata_changed", "b")
 
 
+def test_other_metadata_of_a_consumer_that_does_not_lead_is_the_cause() -> None:
+    assert cause(FIRST, state(101, 2, [A, B._replace(metadata=2), C])) == ("metadata_changed", "b")
+    assert cause(FIRST, state(101, 2, [A._replace(metadata=2), B, C])) == ("leader_rejoined", "a")
+
+
 def test_the_second_round_of_a_cooperative_rebalance_is_recognized() -> None:
     sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
     whole = state(1, 1, [A._replace(assigned=4)], **sticky)

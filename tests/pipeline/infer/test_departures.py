@@ -6,6 +6,7 @@ import pytest
 
 from muster.pipeline.infer.departures import departure
 from muster.pipeline.infer.evidence import Activity, Habits, Member
+from muster.pipeline.infer.silenced import Span
 from tests.pipeline.infer.states import every, member, parting, state
 
 A, B = member("a"), member("b")
@@ -28,6 +29,13 @@ def test_a_member_silent_for_less_than_a_session_left() -> None:
 
 def test_a_member_silent_for_a_session_expired() -> None:
     assert how(every(1, 2, 89.5), 100) == "expired"
+
+
+def test_a_member_that_a_coordinator_removed_after_a_standstill_expired() -> None:
+    """Its last commit was only read when the coordinator went on."""
+    commits = parting(every(1, 2, 50), 99.9)
+    assert how(commits, 100) == "left"
+    assert how(commits, 100, habits=Habits(silences=(Span(50_000, 99_800, True),))) == "expired"
 
 
 def test_a_member_that_synced_within_a_session_left() -> None:

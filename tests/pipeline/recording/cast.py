@@ -273,7 +273,8 @@ class Group:
         else:
             options.pop("server_assignor", None)
         topics = options.pop("topics", [self.topic])
-        who = {"group": self.name, "client_id": client_id, "instance_id": client_id if is_static else None}
+        instance = str(options.pop("instance", client_id))
+        who = {"group": self.name, "client_id": client_id, "instance_id": instance if is_static else None}
         return Settings(bootstrap=self.stage.bootstrap, topics=topics, **who, **options)
 
     def start(self, *numbers: int, **more: Any) -> None:
@@ -351,10 +352,16 @@ class Group:
         """State that no partition of this group has ever stood still, whatever it looks like."""
         self.stage.truth.write(kind="no_stall", group=self.name, why=why)
 
+    @property
+    def _admin(self) -> AdminClient:
+        """What asks the broker to change something, once it is there: librdkafka fails badly if it is not."""
+        self.stage.present.wait()
+        return self.stage.admin
+
     def reset(self, to: Mapping[int, int]) -> None:
         """Do what kafka-consumer-groups.sh --reset-offsets does: reset all partitions of an empty group at once."""
         places = [TopicPartition(self.topic, partition, offset) for partition, offset in to.items()]
-        asked = self.stage.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
+        asked = self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
         asked[self.name].result(30)
         reported = [[self.topic, *one] for one in to.items()]
         self.stage.journal.write(group=self.name, at=now_ms(), what="reset", by="tool", places=reported)
@@ -364,7 +371,7 @@ class Group:
         places = [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            asked = self.stage.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
+            asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
             try:
                 return {one.partition: one.offset for one in asked[self.name].result(30).topic_partitions}
             except KafkaException:  # the broker may load its groups again
@@ -389,13 +396,23 @@ class Group:
 
     def grow(self, partitions: int) -> None:
         """Give its topic more partitions."""
-        self.stage.admin.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result(30)
+        self._admin.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result(30)
         self.partitions = self.stage.topics[self.topic] = partitions
         self.stage.journal.write(group=self.name, at=now_ms(), what="grown", by="tool", partitions=partitions)
 
+    def make_topic_again(self) -> None:
+        """Delete its topic, and make a topic of the same name and size."""
+        self.stage.quiet.add(self.topic)
+        time.sleep(2)  # the producer has sent its records
+        self._admin.delete_topics([self.topic])[self.topic].result(30)
+        time.sleep(5)
+        make_topics(self._admin, {self.topic: self.partitions})
+        self.stage.quiet.discard(self.topic)
+        self.stage.journal.write(group=self.name, at=now_ms(), what="recreated", by="tool", topic=self.topic)
+
     def new_topic(self, name: str, partitions: int) -> None:
         """Create one more topic."""
-        make_topics(self.stage.admin, {name: partitions})
+        make_topics(self._admin, {name: partitions})
         self.stage.topics[name] = partitions
         self.stage.journal.write(group=self.name, at=now_ms(), what="new_topic", by="tool", topic=name)
 
@@ -411,7 +428,7 @@ class Group:
 
     def delete(self) -> None:
         """Delete the group."""
-        self.stage.admin.delete_consumer_groups([self.name])[self.name].result(30)
+        self._admin.delete_consumer_groups([self.name])[self.name].result(30)
         self.stage.journal.write(group=self.name, at=now_ms(), what="deleted", by="tool")
 
 

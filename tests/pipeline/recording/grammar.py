@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from typing import Final, NamedTuple
 
-from tests.pipeline.recording import scripts, scripts_still
+from tests.pipeline.recording import scripts, scripts_epochs, scripts_rare, scripts_still
 from tests.pipeline.recording import scripts_drawn as drawn
 from tests.pipeline.recording.cast import GO
 from tests.pipeline.recording.scripts import Part
@@ -64,6 +64,46 @@ LATEST: Final = (
     Part("rewinds", scripts.rewinder, {"commits": "hand", "client": ("java", "confluent", "kafka-python", "aiokafka")}),
 )
 """Happenings that only recordings from LATEST_FROM on have."""
+_BOTH: Final = {"protocol": "classic", "client": ("java", "confluent"), "session_ms": 10_000, "metadata_ms": 4_000}
+_CLASSIC: Final = {"protocol": "classic"}
+RARE: Final = (
+    Part("upgraded", scripts_epochs.upgraded, _BOTH),
+    Part("made-again", scripts_rare.made_again),
+    Part(
+        "same-instance",
+        scripts_rare.same_instance,
+        {**_CLASSIC, "static": True, "session_ms": 15_000, "client": ("java", "confluent", "kafka-python")},
+    ),
+    Part("pattern", scripts_epochs.patterned, {"client": ("java", "confluent"), "metadata_ms": 4_000}),
+    Part("slow-deploy", scripts_rare.slow_deploy),
+    Part("deaths", scripts.deaths, _SHORT),
+    Part("recreated", scripts_rare.recreated),
+    Part("lost-hangs", scripts_rare.lost_and_hangs, {**_SHORT, "client": _THREADED}),
+    Part("mixed", scripts_epochs.mixed, _BOTH),
+    Part("autoscaled", scripts_rare.autoscaled),
+    Part("shared", scripts_rare.shared, {**_CLASSIC, "client": "sharing", "session_ms": 45_000}),
+    Part("blue-green", scripts_rare.blue_green),
+    Part("given-up", scripts.given_up, {"client": ("java", "confluent", "kafka-python", "aiokafka")}),
+    Part("deploy-kill", scripts_rare.deploy_with_a_kill, _SHORT),
+    Part("resets", scripts.reset),
+    Part("poison-scaling", scripts_rare.poison_and_scaling, {**_HAND, "client": ("java", "confluent", "kafka-python")}),
+    Part("static-deaths", scripts.static_deaths, {**_CLASSIC, "static": True, "session_ms": 15_000}),
+    Part("expired", scripts_epochs.expired),
+    Part(
+        "cooperative",
+        scripts.rolling,
+        {**_CLASSIC, "assignor": "cooperative-sticky", "client": ("java", "confluent", "kafka-python")},
+    ),
+    Part("written", scripts_epochs.written_to, {"commits": "hand", "client": ("java", "confluent")}),
+    Part("jobs", scripts_rare.waits_between_jobs),
+    Part("static-away", scripts_epochs.static_away, {"protocol": "consumer", "static": True, "session_ms": 15_000}),
+    Part("slow-polls", drawn.slow_polls, {**_POLLS, "client": ("java", "confluent", "kafka-python")}),
+    Part("stopped", drawn.stopped),
+)
+"""Happenings of the recordings from RARE_FROM on. These have nothing else but a calm group."""
+RARE_FROM: Final = 120
+EACH_RARE: Final = 8
+RARE_TROUBLES: Final = ("away-twice", "none", "away-early", "restarts", "away-frozen", "hosts")
 FRANZ_FROM: Final = 41
 """From this seed on, members of franz-go play too, and the deck has MORE."""
 LATEST_FROM: Final = 67
@@ -97,6 +137,8 @@ class Cast(NamedTuple):
 def cast(seed: int) -> Cast:
     """The recording with this number. Recordings one after the other have all happenings, and all kinds of trouble."""
     chance = random.Random(f"drawn:{seed}")
+    if seed >= RARE_FROM:
+        return _rare(seed, chance)
     is_more = seed >= FRANZ_FROM
     deck = [*SOMETIMES, *MORE] if is_more else list(SOMETIMES)
     random.Random(f"deck:{seed * EACH // len(deck)}").shuffle(deck)
@@ -111,6 +153,18 @@ def cast(seed: int) -> Cast:
     if seed >= LATEST_FROM:
         parts = tuple(_with_sarama(part, random.Random(f"{SARAMA}:{seed}:{part.name}")) for part in parts)
     return Cast(parts, TROUBLES[seed % len(TROUBLES)], chance.uniform(45, 80))
+
+
+def _rare(seed: int, chance: random.Random) -> Cast:
+    """A recording of RARE happenings: three of them, one after the other, have all."""
+    deck = list(RARE)
+    random.Random(f"rare:{seed * EACH_RARE // len(deck)}").shuffle(deck)
+    first = seed * EACH_RARE % len(deck)
+    parts = [_with_settings(part, chance) for part in (ALWAYS[0], *deck[first : first + EACH_RARE])]
+    some = tuple(_with_sarama(_with_franz(part, chance), chance) for part in parts)
+    trouble = RARE_TROUBLES[seed % len(RARE_TROUBLES)]
+    after_s = chance.uniform(3, 15) if trouble == "away-early" else chance.uniform(45, 80)
+    return Cast(some, trouble, after_s)
 
 
 def _with_settings(part: Part, chance: random.Random) -> Part:

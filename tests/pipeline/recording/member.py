@@ -349,7 +349,27 @@ class Aiokafka(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no ty
         await self._consumer.stop()
 
 
-LIBRARIES: Final[Mapping[str, Any]] = {"confluent": Confluent, "kafka-python": KafkaPython, "aiokafka": Aiokafka}
+class Sharing(Confluent):
+    """A consumer of a share group, by confluent-kafka. It has neither positions nor commits."""
+
+    def __init__(self, settings: Settings, tell: Tell) -> None:
+        self._settings, self._tell = settings, tell
+        names = {"bootstrap.servers": settings.bootstrap, "group.id": settings.group, "client.id": settings.client_id}
+        self._consumer = confluent_kafka.ShareConsumer({**names, "log_level": 2})
+
+    def subscribe(self, topics: list[str]) -> None:
+        self._consumer.subscribe(topics)
+
+    async def turn(self) -> int:
+        return len(list(self._consumer.poll(TURN_S)))
+
+    async def places(self) -> dict[Place, int]:
+        return {}
+
+
+LIBRARIES: Final[Mapping[str, Any]] = {
+    "confluent": Confluent, "kafka-python": KafkaPython, "aiokafka": Aiokafka, "sharing": Sharing,
+}  # fmt: skip
 _ERRORS: Final = (
     confluent_kafka.KafkaException,
     kafka.errors.KafkaError,

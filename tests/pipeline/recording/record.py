@@ -52,6 +52,9 @@ PROPERTIES: Final = {
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
@@ -154,7 +157,13 @@ def _trouble_in_the_midst(scene: Cast, cast: list[Group], server: KafkaServer, s
     time.sleep(scene.after_s)
     if scene.trouble.startswith("away"):
         away(scene.trouble, server, stage)
+        if scene.trouble == "away-twice":
+            time.sleep(50)
+            away("away", server, stage)
         time.sleep(60)
+    elif scene.trouble == "restarts":
+        for _ in range(2):
+            trouble("restart", cast, server, stage)
     elif scene.trouble != "none":
         trouble(scene.trouble, cast, server, stage)
 
@@ -163,7 +172,7 @@ def away(how: str, server: KafkaServer, stage: Stage) -> None:
     """The broker is away for two minutes: it is stopped, or its process is frozen."""
     begun = now_ms()
     stage.present.clear()
-    if how == "away":
+    if how != "away-frozen":
         server.stop()
         time.sleep(AWAY_S)
         server.start()

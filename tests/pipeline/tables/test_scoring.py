@@ -20,12 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.pipeline.tables.commits import walk_of
 from muster.pipeline.tables.event_rebalances import rebalance_rows
-from muster.pipeline.tables.inferred_rebalances import inferred
 from muster.simulation.sample.writing import TRUTH_FILE, Wanted, write
 from tests.pipeline.engines import Engine
-from tests.pipeline.scoring import NAMED, One, Score, of_table, of_truth, read, score
+from tests.pipeline.scoring import NAMED, One, Score, inferred_of, of_table, of_truth, read, score
 
 LOGS = {
     "truth.jsonl": "kafka-4.3-scripted.tar.xz",
@@ -50,7 +48,7 @@ def test_the_events_of_a_sample_give_its_known_truth(engine: Engine, tmp_path: P
     write(tmp_path / "sample", Wanted(groups=30, hours=6, seed=4))
     inputs = read(engine, tmp_path / "sample")
     assert inputs.events is not None
-    found, true = of_table(inferred(inputs, walk_of(inputs))), of_table(rebalance_rows(inputs.events))
+    found, true = of_table(inferred_of(inputs)), of_table(rebalance_rows(inputs.events))
     result = score(true, found)
     assert good(result), result.text()
     # the events themselves are right
@@ -64,7 +62,7 @@ def test_the_inference_scores_well_on_logs_of_a_real_kafka(engine: Engine, tmp_p
             files.extractall(tmp_path, filter="data")
     inputs = read(engine, tmp_path)
     assert inputs.events is None
-    found = of_table(inferred(inputs, walk_of(inputs)))
+    found = of_table(inferred_of(inputs))
     known = set()
     for truth in LOGS:
         lines = (tmp_path / truth).read_text(encoding="utf-8").splitlines()

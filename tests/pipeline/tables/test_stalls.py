@@ -350,6 +350,14 @@ def test_a_partition_does_not_stall_while_records_come_late() -> None:
     assert list(stalls_of([], [_CANDIDATE | {"to_ms": 1_300_000}], {}, None, after)) != []
 
 
+@pytest.mark.parametrize(("step_ms", "status"), [(5_000, ["STOP"]), (15_000, [])])
+def test_a_silent_owner_whose_group_goes_on_stalls_sooner(step_ms: int, status: list[str]) -> None:
+    """It committed only twice, and is silent for 70 s. Other members commit often enough, or only every 15 s."""
+    progress = {"other": [(1_000_000 + at, 0) for at in range(0, 70_000, step_ms)]}
+    one = _CANDIDATE | {"commits": 2, "first_ms": 995_000, "to_ms": 1_070_000}
+    assert [row["status"] for row in stalls_of([], [one], progress, None)] == status
+
+
 def test_a_silence_of_all_groups_is_no_stall() -> None:
     away = [Silence(1_001_000, 1_121_000, 5)]
     assert _found([]) == ["STOP"]
