@@ -14,8 +14,10 @@ _CALM: Final = frozenset({"static", "session.timeout.ms"})
 """Settings with which the group waits for returning members."""
 _SMOOTH: Final = frozenset({"assignor", "group.protocol"})
 """Settings with which a rebalance stops less."""
+_DEPLOY: Final = frozenset({"deploy"})
+"""Another way to restart the members."""
 HELPS: Final[Mapping[str, frozenset[str]]] = {
-    "rolling_restart": _CALM | _SMOOTH,
+    "rolling_restart": _CALM | _SMOOTH | _DEPLOY,
     "crash_loop": _CALM | _SMOOTH,
     "flapping": _CALM | _SMOOTH,
     "trouble": _CALM,
@@ -33,6 +35,10 @@ HELPS: Final[Mapping[str, frozenset[str]]] = {
 """The settings that would have helped, by what happened."""
 _WANTS: Final = frozenset({"crash_loop", "flapping", "slow_poller"})
 """A group with one of these episodes, or with a rolling restart of dynamic members, should get advice."""
+
+
+_EAGER: Final = frozenset({"sarama"})
+"""Libraries that play another assignor than the cooperative one that was drawn."""
 
 
 class Worth(NamedTuple):
@@ -58,7 +64,10 @@ def worth(rows: Sequence[Row], truth: Truth, verdicts: Sequence[Row] = ()) -> Wo
         if line["kind"] == "rebalance" and line["cause"] in ("subscription_changed", "partitions_changed"):
             happened.setdefault(line["group"], set()).add(line["cause"])
     static = {line["group"] for line in truth if line["kind"] == "group" and line.get("static")}
-    cooperative = {line["group"] for line in truth if line["kind"] == "group" and "cooperative" in line["assignor"]}
+    cooperative = {
+        line["group"] for line in truth
+        if line["kind"] == "group" and "cooperative" in line["assignor"] and line.get("client") not in _EAGER
+    }  # fmt: skip
     useful, useless = [], []
     for row in rows:
         group, reported = row["group"], json.loads(row["settings_json"])

@@ -190,6 +190,9 @@ def _level(known: Known, group: str) -> frozenset[str]:
         return frozenset({HELP, LOOK})
     if "deaths" in whats or "frozen" in incidents or known.of("stall", group):
         return frozenset({LOOK})
+    # a member that was killed may be back
+    lost |= {line["client_id"] for line in known.lines.get("act", ()) if line["group"] == group
+             and line["what"] == "killed"}  # fmt: skip
     # on a busy machine the broker's lines do not always explain a death
     lost |= {one.what for one in known.happenings if one.group == group and one.what == "deaths"}
     may_look = bool(lost) or "trouble" in whats or sum(line["group"] == group for line in known.rebalances) >= MANY

@@ -16,6 +16,8 @@ SLACK_MS: Final = 8_000
 """An episode counts as found if it is reported within this time of the event."""
 _LOOPS: Final = 4
 """A log with fewer rebalances at that time does not show a crash loop."""
+_SLOW: Final = 3
+"""A member that did not poll must have left so many times: its timeouts are short, so it looks like a dead one."""
 _LATE_MS: Final = 60_000
 """On a busy machine a started process becomes a member within this time."""
 
@@ -94,11 +96,14 @@ def _happening(group: str, line: Row, rebalances: Sequence[Row], lines: Truth) -
             if line["from"] <= one["settled"] and one["acted"] <= until_ms + _LATE_MS and members & _came(one)
         ]
         until_ms = max(until_ms, min(came, default=0))
-    seen = any(one["settled"] >= line["from"] and one["acted"] <= until_ms for one in rebalances)
+    near = [one for one in rebalances if one["settled"] >= line["from"] and one["acted"] <= until_ms]
+    seen = bool(near)
     if line["what"] == "crash_loop":
-        seen = sum(line["from"] <= one["settled"] and one["acted"] <= until_ms for one in rebalances) >= _LOOPS
-    if line["what"] == "rolling_restart" and line.get("static"):
+        seen = len(near) >= _LOOPS
+    if line["what"] in ("rolling_restart", "flapping") and line.get("static"):
         seen = True  # without a rebalance
+    if line["what"] == "slow_poller":
+        seen = sum(_is_gone(one, members) for one in near) >= _SLOW
     if line["what"] == "overlapping_deploy":
         seen = seen and _overlapped(line, rebalances, until_ms)
     dead = {
@@ -109,6 +114,11 @@ def _happening(group: str, line: Row, rebalances: Sequence[Row], lines: Truth) -
     }
     also = frozenset({"member_died"} if line["what"] == "scale_out" and members <= dead else ())
     return Happening(group, line["what"], line["from"], until_ms, members, seen, also)
+
+
+def _is_gone(rebalance: Row, members: frozenset[str]) -> bool:
+    died = {one["client_id"] for one in rebalance["died"]}
+    return bool(members & ({*rebalance.get("left", ())} | died | _trigger(rebalance)))
 
 
 def _came(rebalance: Row) -> set[str]:
@@ -127,7 +137,7 @@ def _overlapped(line: Row, rebalances: Sequence[Row], until_ms: int) -> bool:
 
 
 def _trigger(rebalance: Row) -> set[str]:
-    gone = rebalance["cause"] == "member_left" and rebalance["trigger"]
+    gone = rebalance["cause"] == "member_left" and rebalance.get("trigger")
     return {rebalance["trigger"]["client_id"]} if gone else set()
 
 

@@ -157,9 +157,10 @@ def test_advice_is_useful_if_it_is_about_what_happened() -> None:
     truth = [{"kind": "group", "group": name, "static": name == "static",
               "assignor": "cooperative-sticky" if name == "smooth" else "range"} for name in names]  # fmt: skip
     truth += [{**true(1, 1_000), "group": name} for name in names]
+    truth += [{**true(number, 1_000 * number), "group": "slow", "left": ["a"]} for number in (2, 3, 4)]
     for name, what in zip(names, ("rolling_restart", "slow_poller", "rolling_restart", "scale_in", "flapping",
                                   "formation"), strict=True):  # fmt: skip
-        truth.append(script(name, what, static=name == "static"))
+        truth.append(script(name, what, static=name == "static", members=["a"]))
     reported_of = [
         row("rolls", '{"static":true,"session.timeout.ms":60000}'), row("slow", '{"max.poll.interval.ms":300000}'),
         row("slow", '{"static":true}'), row("static", '{"static":true}'), row("smooth", '{"assignor":"sticky"}'),

@@ -22,14 +22,15 @@ def made_again(group: Group) -> None:
     group.stop(1, 2)
     group.episode("whole_stop", begun, (1, 2))
     group.rest(3, 8)
-    begun = now_ms()
+    deleted = now_ms()
     group.delete()
-    group.incident("deleted", begun)
+    group.incident("deleted", deleted)
     group.rest(5, 25)
     begun = now_ms()
     group.start(1, 2)
     group.settle()
     group.episode("start", begun, (1, 2))
+    group.drops("deleted", deleted, by=None)
     group.not_stalled("it was deleted for a while")
     group.rest(30, 40)
 
@@ -49,7 +50,7 @@ def same_instance(group: Group) -> None:
         group.start(one, **twin)
     group.rest(3, 6)
     group.kill(2)
-    group.episode("flapping", begun, (2, 4))
+    group.episode("flapping", begun, (2, 4), static=True)
     group.rest(20, 30)
 
 
@@ -61,12 +62,14 @@ def recreated(group: Group) -> None:
     group.stop(1, 2)
     group.episode("whole_stop", begun, (1, 2))
     group.rest(2, 5)
+    again = now_ms()
     group.make_topic_again()
     group.rest(3, 10)
     begun = now_ms()
     group.start(1, 2)
     group.settle()
     group.episode("start", begun, (1, 2))
+    group.drops("topic_recreated", again, by=None)
     group.not_stalled("its topic was made again")
     group.rest(40, 50)
 
@@ -185,12 +188,11 @@ def shared(group: Group) -> None:
     """Members of a share group: one joins, one is killed, and one leaves."""
     group.start(1, 2)
     group.rest(30, 40)
-    group.start(3)
-    group.rest(25, 35)
-    group.kill(2)
-    group.rest(50, 60)
-    group.stop(3)
-    group.rest(20, 30)
+    for what, act, one in (("scale_out", group.start, 3), ("deaths", group.kill, 2), ("scale_in", group.stop, 3)):
+        begun = now_ms()
+        act(one)
+        group.rest(50, 60)
+        group.episode(what, begun, (one,))
     group.not_stalled("a share group has no committed offsets")
 
 
