@@ -191,9 +191,9 @@ class History:
         return self.stays[one.gone].who.slot == self.stays[one.came].who.slot
 
     def is_exchanged_at_once(self, one: Change) -> bool:
-        """Did a member of another name join in the rebalance in which the old member left, most likely before it left?
+        """Did a member of another name join in the rebalance in which the old one left, most likely before that?
 
-        So it did if its join is the cause, or if more members joined with it: a rolling restart has them one by one.
+        If so, its join is the cause, or more members joined with it. A rolling restart has them one by one.
         """
         if one.gone is None or one.came is None:
             return False

@@ -295,8 +295,8 @@ def _claim(some: Sequence[Episode], when: When, facts: Facts) -> Claim:
     over = when.is_over(from_ms, until_ms, _times(some))
     clause = _Clause(kind, some, named if names or count else "", over, when.clock(max(one.until_ms for one in some)))
     words = _WORDS.get(kind, _plainly)
-    tail = f": {_costs(some)}{_when(some, when)}"
-    text = f"{words(clause)}{tail}"
+    cost = f"{_costs(some)}{_when(some, when)}"
+    text = _in_sentences(words(clause), cost)
     if all(one.is_midst for one in some):
         text = f"the log begins in the midst of its life{_when(some, when)}"
     missing = sum(one.size for one in some if one.back_ms is None) if kind in (model.DIED, model.STOP) else 0
@@ -306,12 +306,21 @@ def _claim(some: Sequence[Episode], when: When, facts: Facts) -> Claim:
         ), happenings=len(some), missing=missing, advice=_advice(clause) if is_trouble(some[0]) else None,
     )  # fmt: skip
     claim = claim.proved_by(_rows(some, facts))
-    silent = f"{clause.names or 'the group'} rebalanced while no group committed {_PERHAPS}{tail}"
+    silent = _in_sentences(f"{clause.names or 'the group'} rebalanced while no group committed {_PERHAPS}", cost)
     claim = claim._replace(weaker=claim._replace(rule=model.TROUBLE, text=silent, confidence=PERHAPS, missing=0))
     if not missing:
         return claim
-    later = f"{words(clause._replace(later=True))}{tail}"
+    later = _in_sentences(words(clause._replace(later=True)), cost)
     return claim._replace(weaker=claim._replace(text=later, missing=0, is_on=False, advice=None))
+
+
+def _in_sentences(what: str, cost: str) -> str:
+    """What happened, and its cost: two sentences if one is too long."""
+    text = f"{what}: {cost}"
+    return text if len(text.split()) <= _MOST_WORDS else f"{what}. It cost {cost}"
+
+
+_MOST_WORDS: Final = 20
 
 
 def _confidence(some: Sequence[Episode]) -> str:

@@ -1,7 +1,7 @@
 """Was a missing member removed because the coordinator, or the network, was away? Pure.
 
-A coordinator that stood still ends all sessions at once when it goes on. A coordinator that was started again, or that
-clients reach again, gives each member a new session, and ends it if the member does not come back.
+A coordinator that stood still ends all sessions at once when it goes on. A coordinator that was started again gives
+each member a new session. It ends this session if the member does not come back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Span(NamedTuple):
 _THAWED_MS: Final = 1_000
 """A coordinator that goes on ends old sessions within this time."""
 _LATE_MS: Final = 4_000
-"""A new session ends this much earlier or later than it would if it began with the first sign of life of a group."""
+"""A new session begins at most this much earlier or later than the first sign of life of a group."""
 
 
 def removal(silences: Iterable[Span], since_ms: int, heard_ms: int, gone_ms: int, session_ms: int) -> int | None:

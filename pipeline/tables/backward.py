@@ -43,8 +43,8 @@ BACK: Final = pa.schema(
         "members int, member_id string, client_id string, owner string, from_offset long, to_offset long, back long, "
         "former_member_id string, former_client_id string, was_recreated boolean, deleted_before boolean, "
         "is_first boolean, is_alone boolean, goes_on_alone boolean, goes_on_empty boolean, returns boolean, "
-        "is_of_same_producer boolean, is_of_former_producer boolean, was_fenced_before boolean, "
-        "fell_back_and_returned boolean, ran_ahead_before boolean"
+        "is_of_same_producer boolean, is_of_other_kind boolean, is_of_former_producer boolean, "
+        "was_fenced_before boolean, fell_back_and_returned boolean, ran_ahead_before boolean"
     )
 )
 """A commit of `to_offset` after a commit of `from_offset`, without counting deletions, and these circumstances:
@@ -58,6 +58,7 @@ BACK: Final = pa.schema(
 * `goes_on_empty`: two more commits follow while the group is still empty;
 * `returns`: a later commit is as high as `from_offset` again, in one step;
 * `is_of_same_producer`: one producer made both commits, and nobody else committed;
+* `is_of_other_kind`: one of the two commits was part of a transaction, and the other was not;
 * `is_of_former_producer`: the producer of the commit also committed for the former owner;
 * `was_fenced_before`: the producer of the commit before was fenced between the two commits;
 * `fell_back_and_returned`: a former owner made the commit;
@@ -131,6 +132,7 @@ def backward(commits: CommitRows) -> pa.StructArray:
             "goes_on_empty": goes_on_empty[rows],
             "returns": fell | (step_up.valid & (step_up.values > back.values / 2)),
             "is_of_same_producer": _is_of_same_producer(commits, rows, around),
+            "is_of_other_kind": commits.producer_id.valid[rows] != commits.producer_id.valid[around.before],
             "is_of_former_producer": _is_of_former_producer(commits, rows, around, before),
             "was_fenced_before": _was_fenced_before(commits, rows, around),
             "fell_back_and_returned": fell,

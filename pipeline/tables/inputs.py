@@ -116,7 +116,7 @@ class Inputs(NamedTuple):
     * `others`: decoded rows of the kind OTHER_COMMIT; None: all groups and all times are wanted
     * `topics`: the names of the present topics; None: not known
     * `has_streams`: whether there are records of streams groups
-    * `silences`: rows of the table `silences`, if these inputs have only some of the groups; None: it is made from them
+    * `silences`: rows of the table `silences`, if some groups are not in these inputs; None: it is made
     * `states`: kept rows of the function `states`; None: they are made from the other inputs
     """
 

@@ -261,7 +261,7 @@ def is_long(
 def _others_go_on(
     one: Row, length_ms: int, silences: Sequence[Silence], member_commits: Mapping[str | None, Sequence[Progress]]
 ) -> bool:
-    """Is the owner silent in all of its partitions for some of the longest times between two commits of other members?
+    """Is the owner silent in all its partitions for much longer than other members between two commits?
 
     Members of one group usually have the same settings. So the others show how often the owner would commit.
     """

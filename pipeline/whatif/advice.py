@@ -249,18 +249,18 @@ def _waits_ms(setting: Setting) -> int:
 
 
 def _sentence(setting: Setting, history: History, actual: Figures, figures: Figures, spared: int, gain_ms: int) -> str:
-    would = []
+    would, added = [], ""
     if spared > 0:
         would.append(f"{spared:,} of {plural(actual.rebalances, 'rebalance')}")
     if gain_ms > 0:
         was_ms = _unread_ms(actual, setting)
         share = f"{min(max(round(100 * gain_ms / was_ms), 1), 99)} %" if gain_ms < was_ms else "all"
-        added = f"({duration(gain_ms)} of {duration(was_ms)}, partitions added up)"
-        would.append(f"{share} of the time in which partitions were unread {added}")
+        would.append(f"{share} of the unread time")
+        added = f"; that is {duration(gain_ms)} of {duration(was_ms)}, partitions added up"
     price = _price(setting, history, actual, figures)
     change = _change(setting, history)
     cost = f", and left partitions unread for {duration(-gain_ms)} more" if gain_ms <= -_SECOND else ""
-    return f"{change} would have spared {' and '.join(would)}{cost}{f'; {price}' if price else ''}"
+    return f"{change} would have spared {' and '.join(would)}{added}{cost}{f'; {price}' if price else ''}"
 
 
 def _price(setting: Setting, history: History, actual: Figures, figures: Figures) -> str:

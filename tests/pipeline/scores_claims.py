@@ -296,6 +296,8 @@ def _regressed(said: Said, known: Known) -> str | None:
     some = known.of("regression", said.group)
     near = [line for line in some if known.near(said, [line], 0)]
     causes = {line["cause"] for line in near}
+    if known.of("incident", said.group, said.rule):
+        return None  # a script deleted the group
     return None if said.rule in causes or None in causes else f"went back because of {sorted(map(str, causes))}"
 
 

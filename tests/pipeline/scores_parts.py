@@ -225,6 +225,8 @@ def regressions(tables: Tables, truth: Truth) -> list[Figure]:
     of_meant = [row for some in reported.values() for row in some]
     wrong = [row for place, some in reported.items() for row in some if row["cause"] != meant[place]["cause"]]
     known = {(line["group"], line["from"]) for line in _of("regression", truth) if line["cause"] is None}
+    known |= {(row["group"], row["time_ms"]) for row in rows for line in _of("incident", truth)
+              if (line["group"], line["what"]) == (row["group"], row["cause"])}  # fmt: skip
     false = [row for row in rows if row not in of_meant and (row["group"], row["time_ms"]) not in known]
     return [
         _share("regressions right", right, misses),

@@ -16,7 +16,7 @@ from tests.pipeline.whatif.reality import GROUP
 from tests.pipeline.whatif.test_compare import restart, running
 
 ACTUAL = Figures(14, 40, 200_000, 100_000, 10_000.0)
-HALF = "50 % of the time in which partitions were unread (2 min 30 s of 5 min, partitions added up)"
+HALF = "50 % of the unread time; that is 2 min 30 s of 5 min, partitions added up"
 
 
 def history(source: str = EVENTS, emptied: int = 0, generations: int = 14) -> History:
