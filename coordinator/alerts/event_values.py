@@ -21,6 +21,10 @@ KINDS: Final = frozenset(
     }
 )  # fmt: skip
 """The events that members and rebalances are made of."""
+REMEMBERED: Final = KINDS | {
+    events.DELIVERIES_FAILED, events.TOPICS_NOT_READY, events.TOPICS_READY, events.APPLICATION_SHUTDOWN,
+}  # fmt: skip
+"""The events of the history that are read after a restart."""
 
 
 def value_of(event: Event, wall_ms: int) -> dict[str, Any]:

@@ -65,9 +65,7 @@ class GroupWatch:
         if event.kind == events.REQUEST_REFUSED:
             self._refused(event.facts, wall_ms)
         elif event.kind == events.DELIVERIES_FAILED:
-            if self.shares is None:
-                self.shares = ShareSamples()
-            self.shares.failed(event.facts, wall_ms)
+            self._failed(event.facts, wall_ms)
         self.streams.feed(event, wall_ms)
         if event.kind in KINDS:
             value = value_of(event, wall_ms)
@@ -78,7 +76,16 @@ class GroupWatch:
     def remember(self, value: Mapping[str, Any]) -> None:
         """Take an event of the history."""
         self.has_news = True
-        self._reader.feed(value)
+        self.streams.remember(value)
+        if value["kind"] == events.DELIVERIES_FAILED:
+            self._failed(value, value["time"])
+        elif value["kind"] in KINDS:
+            self._reader.feed(value)
+
+    def _failed(self, facts: Mapping[str, Any], wall_ms: int) -> None:
+        if self.shares is None:
+            self.shares = ShareSamples()
+        self.shares.failed(facts, wall_ms)
 
     def _took_over(self, member: Mapping[str, Any]) -> None:
         instance = member["instance"]

@@ -6,7 +6,7 @@ import json
 from functools import partial
 from typing import Any, Final
 
-from muster.coordinator.alerts.event_values import KINDS
+from muster.coordinator.alerts.event_values import REMEMBERED
 from muster.coordinator.alerts.group_watch import GroupWatch
 from muster.coordinator.alerts.sampling import Watches
 from muster.coordinator.log import batches
@@ -50,5 +50,5 @@ def _read(one: Partition, watches: Watches, since_ms: int, before_ms: int) -> Jo
 def _feed(values: list[bytes], watches: Watches, before_ms: int) -> None:
     for data in values:
         value: dict[str, Any] = json.loads(data)
-        if value.get("kind") in KINDS and value["time"] < before_ms:
+        if value.get("kind") in REMEMBERED and value["time"] < before_ms:
             watches.setdefault(value["group"], GroupWatch()).remember(value)

@@ -26,13 +26,21 @@ class StreamReports:
 
     def feed(self, event: Event, wall_ms: int) -> None:
         """Take an event; those of other kinds are ignored."""
-        facts: Mapping[str, Any] = event.facts
-        if event.kind == events.TOPICS_NOT_READY:
+        client_id = event.facts["member"].client_id if event.kind == events.APPLICATION_SHUTDOWN else None
+        self._take(event.kind, event.facts, client_id, wall_ms)
+
+    def remember(self, value: Mapping[str, Any]) -> None:
+        """Take an event of the history."""
+        client_id = value["member"]["client_id"] if value["kind"] == events.APPLICATION_SHUTDOWN else None
+        self._take(value["kind"], value, client_id, value["time"])
+
+    def _take(self, kind: str, facts: Mapping[str, Any], client_id: str | None, wall_ms: int) -> None:
+        if kind == events.TOPICS_NOT_READY:
             from_ms = wall_ms if self._unready is None else self._unready.from_ms
             self._unready = Topics(NOT_READY, from_ms, None, why=facts["detail"])
-        elif event.kind == events.APPLICATION_SHUTDOWN:
-            self._shutdown = Topics(SHUTDOWN, wall_ms, None, client=facts["member"].client_id)
-        elif event.kind in (events.TOPICS_READY, events.GROUP_DELETED) or _is_empty(event):
+        elif kind == events.APPLICATION_SHUTDOWN:
+            self._shutdown = Topics(SHUTDOWN, wall_ms, None, client=client_id)
+        elif kind in (events.TOPICS_READY, events.GROUP_DELETED) or _is_empty(kind, facts):
             self._unready = None
 
     def forget(self, before_ms: int) -> None:
@@ -45,5 +53,5 @@ class StreamReports:
         return Streams((), [one for one in (self._unready, self._shutdown) if one is not None])
 
 
-def _is_empty(event: Event) -> bool:
-    return event.kind == events.EPOCH_BUMPED and not event.facts["members"]
+def _is_empty(kind: str, facts: Mapping[str, Any]) -> bool:
+    return kind == events.EPOCH_BUMPED and not facts["members"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from muster.coordinator.alerts.group_watch import KEPT_MS, RECENT_MS, GroupWatch
 from muster.coordinator.alerts.shares import ShareSample, ShareSamples
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
+from muster.coordinator.history import schema
 from muster.coordinator.share.in_flight import Row
 from muster.coordinator.share_state.rows import Rows
 from muster.pipeline.episodes.claims import Claim
@@ -68,6 +70,18 @@ def test_a_record_that_is_given_up_is_an_alert_for_some_minutes() -> None:
     assert not queue.watch.is_idle(queue.now_ms)
     assert queue.later(RECENT_MS).rules() == []
     assert queue.later(KEPT_MS).watch.is_idle(queue.now_ms)
+
+
+def test_deliveries_of_the_history_count_after_a_restart() -> None:
+    queue = Queue()
+    for deliveries in range(1, 6):
+        state = "archived" if deliveries == 5 else "available"
+        facts = {"topic": "t", "partition": 0, "first_offset": 42, "last_offset": 42, "records": 1, "left_out": 0,
+                 "deliveries": deliveries, "cause": "lock_over", "member": "w", "state": state}  # fmt: skip
+        event = Event(events.DELIVERIES_FAILED, "g", facts)
+        queue.later(SECOND).watch.remember(json.loads(schema.to_json(event, queue.now_ms)))
+    (claim,) = queue.seen((100, 100)).claims()
+    assert (claim.rule, claim.from_ms) == ("poison_record", START_MS + SECOND)
 
 
 def test_records_of_the_dead_letter_queue_are_joined_and_rejections_are_no_alert() -> None:

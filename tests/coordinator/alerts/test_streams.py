@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from muster.coordinator.alerts.group_watch import KEPT_MS
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts
+from muster.coordinator.history import schema
 from tests.coordinator.alerts.story import MINUTE, SECOND, Story
 
 NOT_READY = {"topology_epoch": 0, "code": 1, "detail": "Source topics t are missing."}
@@ -43,3 +45,18 @@ def test_an_application_that_was_ended_is_an_alert_for_an_hour() -> None:
     assert "application_ended" not in story.later(61 * MINUTE).rules()
     story.watch.is_idle(story.later(KEPT_MS).now_ms)
     assert not story.watch.streams.is_known
+
+
+def test_the_history_says_what_was_wrong_before_a_restart() -> None:
+    member = MemberFacts("m", None, "app-1-StreamThread-1-consumer", "/h", 1, 1, (), None, None, None, b"")
+    past: list[tuple[str, dict[str, Any]]] = [
+        (events.TOPICS_NOT_READY, NOT_READY),
+        (events.APPLICATION_SHUTDOWN, {"member": member}),
+    ]
+    story = Story("web-1")
+    for kind, facts in past:
+        story.watch.remember(json.loads(schema.to_json(Event(kind, "g", facts), story.now_ms)))
+    assert {"topics_not_ready", "application_ended"} <= set(story.later(MINUTE).rules())
+    ready = Event(events.TOPICS_READY, "g", {"topology_epoch": 0, "took_ms": 20_000})
+    story.watch.remember(json.loads(schema.to_json(ready, story.now_ms)))
+    assert "topics_not_ready" not in story.rules()
