@@ -26,8 +26,9 @@ class StreamReports:
 
     def feed(self, event: Event, wall_ms: int) -> None:
         """Take an event; those of other kinds are ignored."""
-        client_id = event.facts["member"].client_id if event.kind == events.APPLICATION_SHUTDOWN else None
-        self._take(event.kind, event.facts, client_id, wall_ms)
+        facts: Mapping[str, Any] = event.facts
+        client_id = facts["member"].client_id if event.kind == events.APPLICATION_SHUTDOWN else None
+        self._take(event.kind, facts, client_id, wall_ms)
 
     def remember(self, value: Mapping[str, Any]) -> None:
         """Take an event of the history."""

@@ -59,6 +59,11 @@ class ShareMember:
         while answer.assignment is None or not answer.assignment.topic_partitions:
             answer = await self.heartbeat()
 
+    async def leave(self) -> None:
+        """Leave the group."""
+        answer = await self.client.ask(ShareGroupHeartbeatRequest(self.group, self.name, -1))
+        assert answer.error_code == 0, answer
+
     async def fetch(self, **more: Any) -> list[tuple[int, int, int, int]]:
         """Acquired records: partition, first offset, last offset, deliveries. The first fetch begins the session."""
         if not self._epoch:

@@ -10,10 +10,20 @@ from typing import Any, Final
 
 from muster.coordinator.http.console.sources import Refused, Requester, Source
 from muster.coordinator.http.console.views import described, refusal
+from muster.coordinator.http.described_groups import SHARE
 from muster.coordinator.http.failure import Failure
 from muster.coordinator.http.live_groups import LiveGroups
 from muster.protocol.api import ApiKey
+from muster.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -68,6 +78,14 @@ async def _delete_offsets(
     source: Source, live: LiveGroups, group: str, given: Mapping[str, Any], who: Requester
 ) -> str:
     topic, partitions = _partitions(live, given)
+    make = await described(source, group, who)
+    if make is not None and make().type == SHARE:
+        whole = DeleteShareGroupOffsetsRequest(group, [DeleteShareGroupOffsetsRequestTopic(topic)])
+        answer = await source.ask(ApiKey.DELETE_SHARE_GROUP_OFFSETS, whole, who, group)
+        for one in (answer, *answer.responses):
+            if one.error_code:
+                raise refusal(one.error_code, one.error_message)
+        return f"The offsets of {topic} are deleted."
     rows = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(one) for one in partitions])]
     answer = await source.ask(ApiKey.OFFSET_DELETE, OffsetDeleteRequest(group, rows), who, group)
     if answer.error_code:
@@ -79,23 +97,36 @@ async def _delete_offsets(
 async def _reset_offsets(source: Source, live: LiveGroups, group: str, given: Mapping[str, Any], who: Requester) -> str:
     topic, partitions = _partitions(live, given)
     make = await described(source, group, who)
-    state = INACTIVE[0] if make is None else make().state
+    found = None if make is None else make()
+    state = INACTIVE[0] if found is None else found.state
     if state not in INACTIVE:
         raise Refused(f"offsets can be reset only while the group is inactive, and its state is {state}")
     ends = live.ends.get(topic, {})
     to = given.get("to")
     if to not in (EARLIEST, LATEST) and not (isinstance(to, int) and not isinstance(to, bool) and to >= 0):
         raise Failure("bad-request", f"to: {EARLIEST}, {LATEST} or an offset was expected")
-    rows = []
+    offsets = {}
     for one in partitions:
         if one not in ends:
             raise Refused(f"the offsets of {topic}-{one} are not known")
         start, end = ends[one]
-        offset = start if to == EARLIEST else end if to == LATEST else min(max(int(to), start), end)
-        rows.append(OffsetCommitRequestPartition(one, offset, -1, ""))
-    request = OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(topic, partitions=rows)])
-    _check_rows((await source.ask(ApiKey.OFFSET_COMMIT, request, who, group)).topics)
-    return f"The offsets of {len(rows)} partitions of {topic} are set to {to}."
+        offsets[one] = start if to == EARLIEST else end if to == LATEST else min(max(int(to), start), end)
+    if found is not None and found.type == SHARE:
+        await _alter_shares(source, group, topic, offsets, who)
+    else:
+        rows = [OffsetCommitRequestPartition(one, offset, -1, "") for one, offset in offsets.items()]
+        request = OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(topic, partitions=rows)])
+        _check_rows((await source.ask(ApiKey.OFFSET_COMMIT, request, who, group)).topics)
+    return f"The offsets of {len(offsets)} partitions of {topic} are set to {to}."
+
+
+async def _alter_shares(source: Source, group: str, topic: str, offsets: Mapping[int, int], who: Requester) -> None:
+    rows = [AlterShareGroupOffsetsRequestPartition(*one) for one in offsets.items()]
+    request = AlterShareGroupOffsetsRequest(group, [AlterShareGroupOffsetsRequestTopic(topic, rows)])
+    answer = await source.ask(ApiKey.ALTER_SHARE_GROUP_OFFSETS, request, who, group)
+    if answer.error_code:
+        raise refusal(answer.error_code, answer.error_message)
+    _check_rows(answer.responses)
 
 
 def _partitions(live: LiveGroups, given: Mapping[str, Any]) -> tuple[str, list[int]]:

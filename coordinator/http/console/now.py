@@ -44,7 +44,7 @@ def sentences(found: Description, live: LiveGroup, doing: Doing, sizes: Mapping[
         _state(found),
         *_waiting(found, doing),
         *_silent(found, doing),
-        *pending_revocations(found),
+        *(f"{line[0].upper()}{line[1:]}." for line in pending_revocations(found)),
         *(f"{line}." for line in task_lines(found.members)),
         *_without_owner(found, sizes),
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from heapq import nsmallest
@@ -49,6 +51,8 @@ OF_CLASSIC: Final = (
     "offsets.retention.minutes",
 )
 """The settings of a broker that classic groups depend on."""
+_TAG: Final = re.compile(r"</?[a-z]+>")
+"""Kafka's explanations are written for its own pages."""
 SOURCES: Final = {
     1: "topic", 2: "changed on this broker", 3: "changed on all brokers", 4: "the broker's file", 5: "default",
     8: "this group",
@@ -250,7 +254,7 @@ async def settings(source: Source, group: str, kind: str, who: Requester) -> lis
             "name": one.name,
             "value": None if one.is_sensitive else one.value,
             "from": SOURCES.get(one.config_source, "unknown"),
-            "meaning": one.documentation or "",
+            "meaning": html.unescape(_TAG.sub(" ", one.documentation or "")),
         }
         for one in row.configs
         if one.name in OF_CLASSIC or _concerns(kind, one.name)

@@ -198,7 +198,7 @@ export function group({ place, query, repeat, signal, problem }, name) {
     const isNew = view.epoch !== null;
     const rows = view.members.map((one) => h("tr", null, cell([one.instance ? h("strong", null, one.instance) : null, one.instance ? " " : null, short(one.member)], "name"), cell(one.client_id, "name"), cell((one.host ?? "").replace(/^\//, ""), "wide"),
       isNew ? cell(one.epoch, "number wide") : null, cell(owned(one.assignment), "long"), cell([one.doing, one.silent_ms ? h("span", { class: "badge warn" }, `silent for ${duration(one.silent_ms)}`) : null, figures(one.figures) ? h("span", { class: "soft" }, ` It says: ${figures(one.figures)}.`) : null], "long"),
-      cell(view.type === "share" ? null : h("button", { type: "button", class: "danger", "aria-label": `Remove ${one.instance ?? one.member}`, click: () => remove(one) }, "Remove"))));
+      cell(view.type === "share" || view.type === "streams" ? null : h("button", { type: "button", class: "danger", "aria-label": `Remove ${one.instance ?? one.member}`, click: () => remove(one) }, "Remove"))));
     show(parts.members, table(`${number(view.member_count)} member${view.member_count === 1 ? "" : "s"}`, [["Member"], ["Client"], ["Host", "wide"], ...(isNew ? [["Epoch", "number wide"]] : []), ["Has"], ["Does"], ["Change"]], rows));
   }
 

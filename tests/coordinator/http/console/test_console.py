@@ -213,6 +213,14 @@ async def test_a_share_group_has_a_lag_and_members() -> None:
             names = [one["name"] for one in (await read(door, "groups/g/settings"))["settings"]]
             assert "share.heartbeat.interval.ms" in names
             assert all(not name.startswith("consumer.") for name in names)
+            reset = {"action": "reset_offsets", "topic": "t", "to": "earliest", "confirm": "g"}
+            assert (await change(door, "g", reset))[0] == 409  # it has a member
+            await member.leave()
+        assert (await change(door, "g", reset))[1] == {"done": "The offsets of 1 partitions of t are set to earliest."}
+        assert [one["offset"] for one in (await read(door, "groups/g/offsets"))["offsets"]] == [0]
+        delete = {"action": "delete_offsets", "topic": "t", "confirm": "g"}
+        assert (await change(door, "g", delete))[1] == {"done": "The offsets of t are deleted."}
+        assert (await read(door, "groups/g/offsets"))["offsets"] == []
 
 
 async def test_a_page_that_reads_too_slowly_loses_its_stream() -> None:
