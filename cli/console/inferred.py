@@ -14,8 +14,10 @@ from muster.coordinator.http.console.sources import StoredEvent
 from muster.pipeline.infer import epoch_image, history
 from muster.pipeline.infer.departures import EXPIRED, REPLACED
 from muster.pipeline.infer.epoch_causes import Epoch, Raised, raised
+from muster.pipeline.infer.epoch_image import OF_SHARE_GROUPS
 from muster.pipeline.infer.epochs import fold
 from muster.pipeline.infer.evidence import Activity, Member, State
+from muster.pipeline.infer.stream_tasks import OF_STREAMS_GROUPS, as_partitions
 from muster.protocol.as_json import as_json
 from muster.protocol.consumer import PROTOCOL_TYPE, decode_assignment, decode_subscription, subscribed_topics
 from muster.protocol.message import MalformedMessage
@@ -27,6 +29,7 @@ OF_EPOCHS: Final = frozenset(
     (epoch_image.EPOCH, epoch_image.PARTITION_METADATA, epoch_image.MEMBER, epoch_image.TARGET_EPOCH,
      epoch_image.TARGET, epoch_image.CURRENT, epoch_image.PATTERN)
 )  # fmt: skip
+_SHARE, _STREAMS = "share", "streams"
 KEPT_STATES: Final = 65
 """How many states of a classic group are kept: they show how often its members commit and send heartbeats."""
 KEPT_RECORDS: Final = 4_000
@@ -80,6 +83,8 @@ class _Group:
         self.records: deque[epoch_image.Record] = deque(maxlen=KEPT_RECORDS)
         self.epoch = -1
         """The last epoch with an event."""
+        self.kind = ""
+        """The type, if the group is not a consumer group."""
 
     def activity(self) -> Mapping[str, Activity]:
         return {member_id: one.activity() for member_id, one in self.commits.items()}
@@ -108,7 +113,7 @@ class InferredEvents:
                     self._commit(name, key, record)
                 elif kind == GROUP_METADATA:
                     found += self._classic(name, record)
-                elif kind in OF_EPOCHS:
+                elif kind in OF_EPOCHS or kind in OF_SHARE_GROUPS or kind in OF_STREAMS_GROUPS:
                     self._keep(self._of(name), kind, key, record)
                     changed[name] = record
             except (UnknownRecord, MalformedMessage):
@@ -202,7 +207,7 @@ class InferredEvents:
             members=members, certainty=verdict.certainty, sentence=text if after.members else "the group is empty",
         )  # fmt: skip
 
-    # ---- consumer groups
+    # ---- groups with epochs
 
     def _keep(self, group: _Group, kind: int, key: Any, record: OffsetsRecord) -> None:
         value = None
@@ -210,11 +215,20 @@ class InferredEvents:
             version, message = OFFSETS.decode_value(kind, record.value)
             value = as_json(message, version)
         what = _text(key, "member_id", "regular_expression")
+        of_type = _SHARE if kind in OF_SHARE_GROUPS else _STREAMS if kind in OF_STREAMS_GROUPS else ""
+        if of_type != group.kind:
+            group.records.clear()
+            group.kind, group.epoch = of_type, -1
+        kind = OF_SHARE_GROUPS.get(kind) or OF_STREAMS_GROUPS.get(kind, kind)
         group.records.append(epoch_image.Record(record.offset, record.at_ms, kind, what, value))
 
     def _epochs(self, name: str, record: OffsetsRecord) -> Iterator[StoredEvent]:
         group = self._groups[name]
-        states = [one for one in fold(group.records, self.names) if isinstance(one, epoch_image.State)]
+        records: Iterable[epoch_image.Record] = group.records
+        if group.kind == _STREAMS:
+            records = as_partitions(records)
+        folded = fold(records, self.names, is_shared=group.kind == _SHARE)
+        states = [one for one in folded if isinstance(one, epoch_image.State)]
         epochs = [_epoch(one) for one in states]
         first, places = group.epoch, {one.epoch: one.offset for one in states if one.epoch is not None}
         for one in raised(epochs):

@@ -23,6 +23,8 @@ from muster.protocol.messages.group_records.group_metadata import GroupMetadataK
 from muster.protocol.records import OFFSETS, encode_record
 from muster.testcontrol.server_control import ServerControl
 from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness
+from tests.coordinator.groups.share.harness import ShareGroupHarness
+from tests.coordinator.groups.streams.harness import StreamsGroupHarness
 from tests.coordinator.http.doors import ask
 from tests.e2e.aio import consuming
 from tests.testcontrol.server import bootstrap, controlled
@@ -106,8 +108,25 @@ def test_causes_are_inferred_from_two_records_in_a_row() -> None:
     assert inference.take([OffsetsRecord(3, 6, 1, b"\x00\x63", b""), OffsetsRecord(3, 7, 1, b"", b"")]) == []
 
 
-def test_the_epochs_of_consumer_groups_have_their_members() -> None:
-    harness = ConsumerGroupHarness()
+def _consumers(harness: Any, member: str) -> None:
+    harness.first_heartbeat(member, "t")
+
+
+def _workers(harness: Any, member: str) -> None:
+    harness.heartbeat(member, 0, "t")
+
+
+def _instances(harness: Any, member: str) -> None:
+    harness.heartbeat(member, 0, "0:t")
+
+
+@pytest.mark.parametrize(
+    ("make", "join"),
+    [(ConsumerGroupHarness, _consumers), (ShareGroupHarness, _workers), (StreamsGroupHarness, _instances)],
+    ids=["consumer", "share", "streams"],
+)
+def test_the_epochs_of_groups_have_their_members(make: Any, join: Any) -> None:
+    harness = make()
     inference = InferredEvents({})
     seen: list[OffsetsRecord] = []
 
@@ -121,10 +140,10 @@ def test_the_epochs_of_consumer_groups_have_their_members() -> None:
         seen.extend(new)
         return [(one.id, one.value["kind"]) for one in inference.take(new)]
 
-    harness.first_heartbeat("a", "t")
+    join(harness, "a")
     assert [kind for _, kind in happened()] == ["member_joined", "epoch_reconciled"]
     harness.advance(10_000)
-    harness.first_heartbeat("b", "t")
+    join(harness, "b")
     joined = happened()
     assert [kind for _, kind in joined] == ["member_joined", "epoch_reconciled"]
     harness.advance(1_000)

@@ -50,6 +50,14 @@ async def fill(address: tuple[str, int], topic: str, counts: Mapping[str, int]) 
     writer.close()
 
 
+async def leave(address: tuple[str, int], group: str) -> None:
+    """The member of a share group leaves it."""
+    reader, writer = await asyncio.open_connection(*address, limit=1 << 24)
+    answer = await Client(reader, writer, "many").ask(ShareGroupHeartbeatRequest(group, f"{group}-member", -1))
+    assert not answer.error_code
+    writer.close()
+
+
 class _Making:
     """A group that is made."""
 

@@ -64,7 +64,8 @@ async def door_of(server: MusterServer) -> str:
 async def fetched(address: str, body: Any = None) -> Any:
     def read() -> Any:
         data = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(address, data, timeout=30) as answer:
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        with urllib.request.urlopen(urllib.request.Request(address, data, headers), timeout=30) as answer:
             return json.loads(answer.read())
 
     return await asyncio.to_thread(read)

@@ -23,7 +23,7 @@ from muster.cli.top.cells import group_cells, member_cells, offset_cells
 from muster.cli.top.reader import ClusterReader
 from muster.coordinator.config.listeners import parse_addresses
 from tests.conformance.browser import browsing, chromium
-from tests.conformance.many_groups import LASTING, fill, names
+from tests.conformance.many_groups import LASTING, fill, leave, names
 from tests.conformance.test_console import (
     HOSTILE,
     axe,
@@ -123,6 +123,9 @@ async def test_a_console_over_a_kafka_with_200_groups(kafka: tuple[KafkaServer, 
             assert sorted(idle) == names(kind, len(idle))
             assert {row["lag"] for row in idle.values()} == set(range(1, 11)), kind
             assert {row["members"] for row in idle.values()} == {0 if kind == "classic" else 1}
+            if kind != "classic":
+                events = (await fetched(f"{base}/console/groups/{kind}-000/history"))["events"]
+                assert {"member_joined", "epoch_reconciled"} <= {one["kind"] for one in events}, kind
         await page.open(f"{base}/#/groups/checkout")
         await page.until("document.querySelector('#events li')")
         second = await clients.enter_async_context(
@@ -132,6 +135,15 @@ async def test_a_console_over_a_kafka_with_200_groups(kafka: tuple[KafkaServer, 
         await page.until("document.querySelectorAll('#chart .hold').length >= 2")
         kinds = await follow_events(page, base, "checkout")
         assert kinds.count("rebalance_completed") == 2
+        await leave(server.address, "share-009")
+        share = f"{base}/console/groups/share-009"
+        for action, offsets in (
+            ({"action": "reset_offsets", "to": 4}, [4, 4, 4, 4, 4, 4]),
+            ({"action": "delete_offsets"}, []),
+        ):
+            done = await fetched(f"{share}/actions", {**action, "topic": "orders", "confirm": "share-009"})
+            assert "done" in done
+            assert [one["offset"] for one in (await fetched(f"{share}/offsets"))["offsets"]] == offsets
         pages = ("", "topics/orders", "cluster", "groups/checkout", *(f"groups/{kind}-000" for kind in KINDS))
         await walk_through(page, base, axe, "kafka", pages)
 
