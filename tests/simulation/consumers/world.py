@@ -79,6 +79,10 @@ class World(world.World):
             nobody = Call(call.actor, call.request, self.calls, self.ms)
             nobody.turn = -1
             super()._arrive(nobody)
+            self.repeated(call, nobody)
+
+    def repeated(self, call: Call, again: Call) -> None:
+        """A request came twice. The client sees the answer of `call`, and nobody sees that of `again`."""
 
     def _settle(self, output: Output) -> None:
         ours = [one for one in output.replies if not isinstance(one[0], Call)]

@@ -17,7 +17,7 @@ from muster.coordinator.groups.streams.internal_topics import InternalTopic
 from muster.coordinator.state_machine.interface import Command
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
-from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from muster.simulation.actor import Actor
 from tests.simulation.consumers import world
 from tests.simulation.playing import Histories
@@ -39,7 +39,24 @@ SOURCES: Final = ("t", "u", "v")
 class World(world.World):
     """The world of `tests.simulation.consumers`, in which heartbeats create internal topics a little later."""
 
-    _heartbeats: dict[int, HeartbeatCommand]
+    def __init__(self, scenario: Any, rng: Random, watch: Any) -> None:
+        self._again: dict[int, Call] = {}
+        """By the number of a call, the second arrival of its request, if its answer has tasks."""
+        super().__init__(scenario, rng, watch)
+
+    def repeated(self, call: Call, again: Call) -> None:
+        """Let the client see both answers: as on Kafka, no later answer has the tasks of the second one."""
+        reply: Any = again.reply
+        if isinstance(reply, StreamsGroupHeartbeatResponse) and reply.active_tasks is not None:
+            self._again[call.number] = again
+
+    def _deliver(self, call: Call) -> None:
+        again = self._again.pop(call.number, None)
+        if again is None:
+            super()._deliver(call)
+            return
+        again.turn = call.turn
+        self.later(max(again.release_ms - self.ms, 0), super()._deliver, again)
 
     def command_of(self, call: Call) -> Command:
         request = call.request
