@@ -144,6 +144,7 @@ def _beat(
     beaten = Beaten(request, command.version, known.endpoint, had, description, position)
     endpoints = answers.endpoints_of(step, group, beaten, sender.replaced, configured)
     # After this line no request is refused.
+    group.configured = configured
     before = history.Before(group.state, group.epoch, group.hashed_topics, is_new_hash, is_own)
     was_empty = not group.members
     step.record_all(made)
@@ -269,13 +270,16 @@ def _stale(group: StreamsGroup, description: Description) -> list[Status]:
 
 
 def _configure(step: Step, group: StreamsGroup, topology: Topology) -> tuple[Configured, int]:
-    """The topology with its partition counts, and the hash of its topics. Both are kept while no topic changes."""
+    """The topology with its partition counts, and the hash of its topics. Both are kept while no topic changes.
+
+    As on Kafka, a refused heartbeat does not change what the group knows.
+    """
     image, configured, metadata_hash = step.state.image, group.configured, group.metadata_hash
     if configured is not None and group.topology is not None and group.hashed_version == image.version:
         return configured, metadata_hash
     metadata_hash = hash_of_topics(topology.topics, image, step.state.settings.broker_rack)
     if configured is None or group.topology is None or metadata_hash != group.metadata_hash:
-        configured = group.configured = configure(topology, image)
+        configured = configure(topology, image)
     return configured, metadata_hash
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from muster.conform.player.asking_streams import TOPOLOGIES
 from muster.conform.player.story import Story
@@ -41,6 +41,21 @@ CONFIGS = (
     "streams.initial.rebalance.delay.ms=1000", "streams.task.offset.interval.ms=30000",
 )  # fmt: skip
 """Configs of the group. Some histories set one before they begin, and some within."""
+TAGS = ("zone", "zone,rack")
+"""The tags over which some histories spread standby copies."""
+OF_RACKS = (
+    " tags=zone:a+rack:1", " tags=zone:b+rack:1", " tags=zone:a+rack:2", " tags=zone:b+rack:2", " tags=zone:c+rack:2",
+    " tags=zone:c", " tags=rack:3", "",
+)  # fmt: skip
+OWN = ("own", "own-state", "own-count", "own-pair")
+OWN_TOPICS = "own-topics o=2 g-store-changelog=0 g-words=0 g-counts-changelog=0"
+"""Topics of the history alone: a source topic, and internal topics, which the application makes."""
+OF_TOPICS = (
+    "delete-topic o", "create-topic o:2", "create-topic o:2", "create-topic o:3", "grow-topic o:4",
+    "delete-topic g-store-changelog", "delete-topic g-words", "delete-topic g-counts-changelog",
+    "create-topic g-store-changelog:2", "create-topic g-words:3", "grow-topic g-store-changelog:4",
+)  # fmt: skip
+"""Changes of these topics."""
 WAIT_MS = 600
 """How long a step waits, so that Kafka has created the topics of an application."""
 STEPS = 30
@@ -51,14 +66,24 @@ def history(seed: int) -> Story:
     chance = random.Random(seed)
     names = chance.choice((
         ["plain", "state"], ["count"], ["two"], ["wide"], ["pair"], ["joined"], ["joined", "fixed"],
-        [one for one in TOPOLOGIES if one != "own"],
+        [one for one in TOPOLOGIES if one not in OWN],
     ))  # fmt: skip
-    lines = ["# A history of a streams group.", "tags handlers", "topics t1=3 t2=2 t3=3", ""]
+    has_own, has_racks = chance.random() < 0.35, chance.random() < 0.35
+    own = [OWN_TOPICS] if has_own else []
+    lines = ["# A history of a streams group.", "tags handlers", "topics t1=3 t2=2 t3=3", *own, ""]
     joined: set[str] = set()
+    if has_own:
+        names = [chance.choice(OWN)]
+    if has_racks:
+        standbys = f"streams.num.standby.replicas={chance.randrange(1, 3)}"
+        lines.append(f"X: group-config streams.rack.aware.assignment.tags={chance.choice(TAGS)}")
+        lines.append(f"X: group-config {standbys}")
     if chance.random() < 0.4:
         lines.append(f"X: group-config {chance.choice(CONFIGS)}")
     for _ in range(STEPS):
-        lines.append(_step(chance, joined, names))
+        if has_own and chance.random() < 0.15:
+            lines += [f"Z: {chance.choice(OF_TOPICS)}", f"advance {WAIT_MS}"]
+        lines.append(_step(chance, joined, names, OF_RACKS if has_racks else ("",)))
         if "streams-heartbeat" in lines[-1] and "epoch=-" not in lines[-1]:
             lines.append(f"advance {WAIT_MS}")
         if chance.random() < 0.4:
@@ -67,7 +92,7 @@ def history(seed: int) -> Story:
     return Story(f"streams-{seed}.txt", "\n".join(lines) + "\n")
 
 
-def _step(chance: random.Random, joined: set[str], names: list[str]) -> str:
+def _step(chance: random.Random, joined: set[str], names: list[str], tags: Sequence[str]) -> str:
     dice, letter = chance.random(), chance.choice(LETTERS)
     if dice < 0.25 or not joined:
         joined.add(letter)
@@ -75,7 +100,7 @@ def _step(chance: random.Random, joined: set[str], names: list[str]) -> str:
         instance = chance.choice(("",) * 6 + (" instance=i1", " instance=i2"))
         epoch = chance.choice(("",) * 6 + ("@1",))
         topology = f" topology={chance.choice(names)}{epoch}"
-        return f"{letter}: streams-heartbeat epoch=0{topology}{process}{instance}{chance.choice(MORE)}"
+        return f"{letter}: streams-heartbeat epoch=0{topology}{process}{instance}{_more(chance, tags)}"
     known = chance.choice(sorted(joined))
     if dice < 0.75:
         return f"{known}: streams-heartbeat{chance.choice(EPOCHS)}{chance.choice(OWNED)}{chance.choice(MORE)}"
@@ -93,6 +118,12 @@ def _step(chance: random.Random, joined: set[str], names: list[str]) -> str:
         f"{known}: commit t1/0=7 generation=epoch", f"{known}: commit t1/1=8 generation=epoch-1",
         f"{known}: fetch all member={known} epoch=epoch",
     ))  # fmt: skip
+
+
+def _more(chance: random.Random, tags: Sequence[str]) -> str:
+    """Other fields of a first heartbeat."""
+    more, its = chance.choice(MORE), chance.choice(tags)
+    return more if "tags=" in more else more + its
 
 
 PLAN = Plan(SETTINGS, history, STEPS)

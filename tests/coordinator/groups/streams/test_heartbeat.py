@@ -231,9 +231,7 @@ def test_internal_topics_are_missing_and_then_there(harness: StreamsGroupHarness
 def test_wrong_topics_are_a_status(harness: StreamsGroupHarness, topology: str, code: int) -> None:
     answer = harness.heartbeat("a", 0, topology)
     assert (answer.error_code, statuses(answer)) == (0, [code])
-    assert harness.heartbeat("a", endpoint="h:1").error_code == (
-        ErrorCode.UNKNOWN_SERVER_ERROR if harness.streams().configured.status.code < 3 else 0  # type: ignore[union-attr]  # it is configured
-    )
+    assert harness.heartbeat("a", endpoint="h:1").error_code == (ErrorCode.UNKNOWN_SERVER_ERROR if code < 3 else 0)
 
 
 @pytest.mark.parametrize(
@@ -477,6 +475,17 @@ def test_a_heartbeat_with_two_offsets_of_a_task_does_not_look_at_topics(harness:
     assert harness.streams().configured is not before
 
 
+def test_a_refused_heartbeat_keeps_the_known_partition_counts(harness: StreamsGroupHarness) -> None:
+    harness.heartbeat("a", 0, "0:t%store")
+    harness.heartbeat("a")
+    before = harness.streams().configured
+    harness.change_topics(topics(t=3, u=2, store=3))
+    assert harness.heartbeat("a", active="9/0", standby="", warmup="").error_code == ErrorCode.INVALID_REQUEST
+    assert harness.streams().configured is before
+    harness.heartbeat("a")
+    assert harness.streams().configured is not before
+
+
 def test_equal_keys_of_client_tags_are_refused(harness: StreamsGroupHarness) -> None:
     answer = harness.heartbeat("a", 0, PLAIN, client_tags=[KeyValue("k", "1"), KeyValue("k", "2")])
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -560,10 +569,11 @@ def test_kafka_fails_for_an_endpoint_whose_topics_are_gone() -> None:
     topology = "0:t>words 1:<words"
     harness.change_topics(topics(t=3, words=3))
     harness.heartbeat("a", 0, topology, endpoint="h:1")
+    harness.heartbeat("b", 0, topology, endpoint="i:1")
     harness.change_topics(topics(t=3))
     assert harness.heartbeat("a", endpoint_information_epoch=9).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     harness.change_topics(topics(t=3, words=3))
-    member = harness.streams().members["a"]
+    member = harness.streams().members["b"]
     assigned = member.position.assigned._replace(active={"9": {0: 2}})
     harness.streams().move_member(member, member.position._replace(assigned=assigned))
     assert harness.heartbeat("a", endpoint_information_epoch=9).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
