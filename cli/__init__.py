@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them her
         conform,
         exporter,
         health,
+        lint,
         nodes,
         serve,
         under_test,

@@ -46,14 +46,18 @@ class Client(NamedTuple):
 
 
 class Connection:
-    """One connection. `busy_ms`: when its last answer left. `sent_ms`: see `Call.sent_ms`, of its last request."""
+    """One connection. `busy_ms`: when its last answer left; `answers`: how many have left.
 
-    __slots__ = ("busy_ms", "closed_ms", "node", "number", "opened_ms", "sent_ms")
+    `sent_ms`: see `Call.sent_ms`, of its last request.
+    """
+
+    __slots__ = ("answers", "busy_ms", "closed_ms", "node", "number", "opened_ms", "sent_ms")
 
     def __init__(self, number: int, node: str, opened_ms: int) -> None:
         self.number = number
         self.node = node
         self.opened_ms = self.busy_ms = self.sent_ms = opened_ms
+        self.answers = 0
         self.closed_ms: int | None = None
 
     def sending(self, now_ms: int) -> int:
@@ -93,6 +97,7 @@ class Call:
         self.answer, self.answered_ms = answer, now_ms
         self.error = 0 if answer is None else next((code for code in _codes(answer) if code), 0)
         self.connection.busy_ms = now_ms
+        self.connection.answers += 1
 
     @property
     def api(self) -> str:

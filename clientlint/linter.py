@@ -28,6 +28,11 @@ class Linter:
         self._connections = 0
         self._passed_ms = 0
 
+    def watch(self, watcher: Watcher) -> None:
+        """Add a watcher."""
+        self._watchers.append(watcher)
+        self._of_api.clear()
+
     def opened(self, node: str, now_ms: int) -> Connection:
         """A connection to this node, at its first request."""
         self._connections += 1

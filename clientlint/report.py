@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from muster.clientlint.calls import Certainty, Client
 from muster.clientlint.findings import Finding
 from muster.clientlint.linter import Linter
+from muster.clientlint.trails import Played
 
 ClockTime = Callable[[int], str]
 """Shows a time of the wall clock, given in ms."""
@@ -21,6 +22,13 @@ class Report(NamedTuple):
     findings: Sequence[Finding]
     not_kept: int
     wall_offset_ms: int
+    rehearsal: Sequence[Played] = ()
+    """The moments that were played."""
+
+    @property
+    def breaks(self) -> bool:
+        """Whether a client surely breaks a rule in a way that loses records or members."""
+        return any(one.certainty is Certainty.SURE and one.rule.harm == "breaks" for one in self.findings)
 
     @property
     def sure(self) -> int:
@@ -28,10 +36,10 @@ class Report(NamedTuple):
         return sum(one.certainty is Certainty.SURE for one in self.findings)
 
 
-def report_of(linter: Linter, wall_offset_ms: int = 0) -> Report:
+def report_of(linter: Linter, wall_offset_ms: int = 0, rehearsal: Sequence[Played] = ()) -> Report:
     """The present report. Its parts may then be shown by another thread."""
     found = linter.findings
-    return Report(linter.requests, linter.clients.all_keys(), found.all, found.not_kept, wall_offset_ms)
+    return Report(linter.requests, linter.clients.all_keys(), found.all, found.not_kept, wall_offset_ms, rehearsal)
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -41,6 +49,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "clients": [one._asdict() for one in report.clients],
         "findings": [one.to_json(report.wall_offset_ms) for one in report.findings],
         "not_kept": report.not_kept,
+        "rehearsal": [one.to_json() for one in report.rehearsal],
     }
 
 
@@ -50,6 +59,14 @@ def as_text(report: Report, clock_time: ClockTime) -> str:
 
 
 def _lines(report: Report, clock_time: ClockTime) -> Iterator[str]:
+    for moment in report.rehearsal:
+        yield f"moment {moment.name}: {moment.about}"
+        for reaction in moment.reactions:
+            yield f"  {_name(reaction.client)}: {reaction.words}"
+        if not moment.reactions:
+            yield "  no client was hit"
+    if report.rehearsal:
+        yield ""
     yield (
         f"client lint: {report.requests} requests of {len(report.clients)} clients; "
         f"{report.sure} findings are sure, {len(report.findings) - report.sure} say perhaps"

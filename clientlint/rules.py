@@ -102,6 +102,11 @@ _RULES: Final = (
         "Wait before each retry, longer each time (retry.backoff.ms, KIP-580).",
     ),
     Rule(
+        "reconnect-without-backoff", "wastes",
+        "A client opens a connection again at once, each time that it ends without an answer.",
+        "Wait before each attempt, longer each time (reconnect.backoff.ms, reconnect.backoff.max.ms).",
+    ),
+    Rule(
         "metadata-storm", "wastes",
         "A client asks for the same metadata many times in a second.",
         "Share one refresh among all who wait for it, and wait between two refreshes (retry.backoff.ms).",

@@ -9,7 +9,7 @@ import asyncio
 import gc
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ from muster.coordinator.system.wall_time import format_wall
 from muster.testcontrol.interceptors import Interceptors
 
 if TYPE_CHECKING:
+    from muster.clientlint.moments import Moment
+    from muster.clientlint.rehearsal import Rehearsal
     from muster.coordinator.http.address import DoorAddress
     from muster.coordinator.server.process import Beside
 
@@ -32,12 +34,16 @@ log = structlog.get_logger("muster.lint")
 
 Say = Callable[[str], object]
 """Prints a text to stdout."""
+Done = Callable[[Report], object]
 
 
 class ClientLint:
     """A `process.Beside`: the linter of a server, and its reports."""
 
-    def __init__(self, server: Server, interceptors: Interceptors, say: Say) -> None:
+    def __init__(self, server: Server, interceptors: Interceptors, say: Say, done: Done | None = None) -> None:
+        """`done` gets the last report."""
+        self.rehearsal: Rehearsal | None = None
+        self._done = done
         self.linter = Linter()
         self._server = server
         self._interceptors = interceptors
@@ -55,12 +61,15 @@ class ClientLint:
         """Give the last report."""
         asyncio.get_running_loop().remove_signal_handler(signal.SIGUSR1)
         await self.give_report()
+        if self._done is not None:
+            self._done(self.report())
 
     def report(self) -> Report:
         """What was found until now."""
         now = self._server.clock.now()
         self.linter.passed(now.mono_ms)
-        return report_of(self.linter, now.wall_ms - now.mono_ms)
+        played = () if self.rehearsal is None else tuple(self.rehearsal.played)
+        return report_of(self.linter, now.wall_ms - now.mono_ms, played)
 
     async def text(self) -> str:
         """The present report as text; another thread makes it."""
@@ -94,6 +103,27 @@ def _clock_time(wall_ms: int) -> str:
     return f"{format_wall(wall_ms, '%H:%M:%S')}.{wall_ms % 1000:03}"
 
 
+class Rehearsed:
+    """A `process.Beside`: plays the rehearsal of a server, and then stops the server."""
+
+    def __init__(self, rehearsal: Rehearsal) -> None:
+        self._rehearsal = rehearsal
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to play."""
+        self._task = asyncio.get_running_loop().create_task(self._play())
+
+    async def stop(self) -> None:
+        """End the play."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _play(self) -> None:
+        await self._rehearsal.play()
+        signal.raise_signal(signal.SIGTERM)
+
+
 class Together:
     """Several services beside a server, as one: started in order, stopped in the opposite order."""
 
@@ -111,15 +141,35 @@ class Together:
             await one.stop()
 
 
+def rehearsing(say: Say, moments: Sequence[Moment], done: Done) -> Serve:
+    """As `serving`, with a rehearsal. The server stops after the last moment."""
+
+    async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
+        from muster.clientlint.rehearsal import Rehearsal
+        from muster.testcontrol.server_control import ServerControl
+
+        control = ServerControl(config, loaded=gc.freeze)
+        lint = ClientLint(control.server, control.interceptors, say, done)
+        lint.rehearsal = Rehearsal(control, lint.linter, moments)
+        await serve(config, ready, control.server, beside=Together(lint, Rehearsed(lint.rehearsal)))
+
+    return serve_it
+
+
 def serving(
-    say: Say, door: DoorAddress | None = None, *, under_test: bool = False, starts_frozen: bool = False
+    say: Say,
+    door: DoorAddress | None = None,
+    *,
+    under_test: bool = False,
+    starts_frozen: bool = False,
+    done: Done | None = None,
 ) -> Serve:
     """The function that `server.run` runs. `under_test`: the door has the test control."""
 
     async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
         if door is None:
             server = Server(config, loaded=gc.freeze)
-            await serve(config, ready, server, beside=ClientLint(server, Interceptors(server), say))
+            await serve(config, ready, server, beside=ClientLint(server, Interceptors(server), say, done))
         elif under_test:
             from muster.testcontrol.http.server import ControlDoor, controlled
 

@@ -96,6 +96,7 @@ def build_parser(command: str | None = None) -> Parser:
         groups.add_clients(commands)
         servers.add_nodes(commands)
         servers.add_exporter(commands)
+        servers.add_lint(commands)
         servers.add_top(commands)
         servers.add_console(commands)
         servers.add_faults(commands)

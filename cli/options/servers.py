@@ -301,3 +301,34 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds <= 86_400:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds from 0 to 86400")
     return seconds
+
+
+_LINT: Final = f"""
+lint  lint:run  a server that checks what clients send, and provokes their mistakes
+    | Run a server in memory for clients under test, and report which client breaks which rule of the protocol, as
+    | muster serve --lint-clients does. Prints one line, `muster ready HOST:PORT`, when clients can connect. Exit status
+    | 1: a client surely breaks a rule, so that it loses records or members.
+    --listen HOST:PORT  where to listen; port 0: a free one (default: {LISTEN_OF_TRY})
+    --rehearse  as soon as clients work, play the moments in which they go wrong: answers with errors, lost answers,
+        closed connections, fenced members, throttle times; report what each client did, and end
+    --moment+ NAME  with --rehearse: only this moment (docs/client-lint.md); repeatable
+    --report FILE  write the report into this file, as JSON if its name ends with .json (default: text on stdout)
+    --topic+ NAME:PARTITIONS  create this topic; repeatable
+    --nodes N  be a cluster of N brokers, on consecutive ports (default: 1)
+    --override+ NAME=VALUE  one of Kafka's properties; repeatable
+    --log-level LEVEL  log lines of this level and above (default: warning)
+"""
+
+
+def add_lint(commands: Any) -> None:
+    """Add `lint` to the parser."""
+    how = {"listen": {"default": LISTEN_OF_TRY}, "log_level": LOG_LEVEL}
+    add_commands(commands, _LINT, how, epilog=_LINT_EXAMPLES)
+
+
+_LINT_EXAMPLES: Final = """\
+examples:
+  muster lint --topic orders:4                     until Ctrl-C: then the report
+  muster lint --rehearse --topic orders:4          some minutes: all moments
+  muster lint --rehearse --moment throttled --report report.json
+"""

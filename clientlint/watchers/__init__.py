@@ -11,6 +11,7 @@ from muster.clientlint.watchers.given_ids import GivenIds
 from muster.clientlint.watchers.messages import Messages
 from muster.clientlint.watchers.offset_resets import OffsetResets
 from muster.clientlint.watchers.pace import MetadataRequests, Retries, Throttles
+from muster.clientlint.watchers.reconnects import Reconnects
 from muster.clientlint.watchers.transactions import Transactions
 
 
@@ -25,6 +26,7 @@ def all_watchers() -> list[Watcher]:
         Lookups(),
         Throttles(),
         Retries(),
+        Reconnects(),
         MetadataRequests(),
         Messages(),
         Transactions(),

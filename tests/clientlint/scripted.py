@@ -39,9 +39,10 @@ class Scripted:
         self.at_ms += took_ms
         self.linter.answered(call, answer, self.at_ms)
 
-    def reconnect(self) -> None:
-        """Close the connection, and open another one."""
+    def reconnect(self, pause_ms: int = 0) -> None:
+        """Close the connection, and open another one after a pause."""
         self.close()
+        self.at_ms += pause_ms
         self.connection = self.linter.opened("b1:9092", self.at_ms)
 
     def close(self) -> None:

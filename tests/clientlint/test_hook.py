@@ -129,4 +129,4 @@ def test_the_property_makes_a_server_report_at_its_door_and_at_its_end(tmp_path:
             assert json.load(answer)["findings"] == []
     finally:
         server.stop()
-    assert json.loads(report.read_text()) == {"requests": 0, "clients": [], "findings": [], "not_kept": 0}
+    assert json.loads(report.read_text())["requests"] == 0

@@ -90,6 +90,23 @@ def test_many_requests_in_flight_that_all_fail_are_no_retries(client: Scripted) 
     assert client.rules == []
 
 
+def test_connections_that_are_opened_again_at_once(client: Scripted) -> None:
+    for _ in range(11):
+        client.later(5).send(MetadataRequest())
+        client.reconnect()
+    assert client.rules == ["reconnect-without-backoff perhaps"]
+
+
+def test_connections_that_are_opened_with_a_pause_or_had_answers(client: Scripted) -> None:
+    for _ in range(20):
+        client.send(MetadataRequest())
+        client.reconnect(pause_ms=50)
+    for _ in range(20):
+        ask_metadata(client, "t")
+        client.reconnect()
+    assert client.rules == []
+
+
 def ask_metadata(client: Scripted, *topics: str) -> None:
     client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=one) for one in topics]), MetadataResponse())
 

@@ -1,0 +1,97 @@
+"""The moments of the rehearsal, in which clients go wrong: which requests are hit, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from muster.protocol.api import ApiKey
+from muster.testcontrol.faults.actions import Action, Cut, Error, LoseAnswer, Note, Throttle
+from muster.testcontrol.faults.matching import Request
+
+SHORT_MS: Final = 3_000
+"""How long the faults of most moments last."""
+LONG_MS: Final = 8_000
+"""How long a moment lasts that waits for a request of each client, such as a heartbeat."""
+THROTTLE_MS: Final = 2_000
+_COORDINATED: Final = (
+    "Heartbeat", "JoinGroup", "SyncGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat",
+)  # fmt: skip
+_HEARTBEATS: Final = ("Heartbeat", "ConsumerGroupHeartbeat")
+_ALL: Final = ()
+
+Condition = Callable[[Request], bool]
+
+
+class Moment(NamedTuple):
+    """One moment. `apis`: the requests that are hit, () for all; `each_once`: only the first of each client.
+
+    `condition`: a further condition. `shakes`: what is done to all groups when it begins: "rebalance" or "expire".
+    """
+
+    name: str
+    about: str
+    apis: Sequence[str]
+    action: Action
+    lasts_ms: int = SHORT_MS
+    each_once: bool = False
+    condition: Condition | None = None
+    shakes: str = ""
+
+
+def _is_static(request: Request) -> bool:
+    return bool(request.instances)
+
+
+def _knows_epochs(request: Request) -> bool:
+    message: Any = request.message
+    if request.api_key == ApiKey.OFFSET_FETCH:
+        return any(group.member_epoch >= 0 for group in message.groups)
+    return request.version >= 9 and message.generation_id_or_member_epoch >= 0
+
+
+def _is_transactional(request: Request) -> bool:
+    return bool(request.transactional_ids)
+
+
+_MOMENTS: Final = (
+    Moment("rebalance", "each group rebalances", _HEARTBEATS, Note(), LONG_MS, each_once=True, shakes="rebalance"),
+    Moment("expired", "the session of each member ends", _HEARTBEATS, Note(), LONG_MS, each_once=True,
+           shakes="expire"),
+    Moment("coordinator-moved", "NOT_COORDINATOR for 3 s", _COORDINATED, Error("NOT_COORDINATOR")),
+    Moment("coordinator-loading", "COORDINATOR_LOAD_IN_PROGRESS for 3 s", _COORDINATED,
+           Error("COORDINATOR_LOAD_IN_PROGRESS")),
+    Moment("leader-moved", "NOT_LEADER_OR_FOLLOWER for 3 s", ("Fetch", "Produce"), Error("NOT_LEADER_OR_FOLLOWER")),
+    Moment("leader-unknown", "LEADER_NOT_AVAILABLE in Metadata for 3 s, with the leader moved",
+           ("Metadata", "Fetch", "Produce"), Error("LEADER_NOT_AVAILABLE")),
+    Moment("throttled", "each answer asks for a pause of 2 s", _ALL, Throttle(THROTTLE_MS), LONG_MS),
+    Moment("answer-lost", "a heartbeat or commit is handled, and its connection cut",
+           ("Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit"), LoseAnswer(), LONG_MS, each_once=True),
+    Moment("answer-cut", "a Fetch or Produce answer ends in the middle", ("Fetch", "Produce"), Cut("middle"), LONG_MS,
+           each_once=True),
+    Moment("cut-off", "each request ends its connection, for 3 s", _ALL, Cut("before")),
+    Moment("session-lost", "FETCH_SESSION_ID_NOT_FOUND", ("Fetch",), Error("FETCH_SESSION_ID_NOT_FOUND"), LONG_MS,
+           each_once=True),
+    Moment("commit-refused", "a commit is answered ILLEGAL_GENERATION", ("OffsetCommit",), Error("ILLEGAL_GENERATION"),
+           LONG_MS, each_once=True, condition=lambda request: not _knows_epochs(request)),
+    Moment("epoch-fenced", "a heartbeat is answered FENCED_MEMBER_EPOCH", ("ConsumerGroupHeartbeat",),
+           Error("FENCED_MEMBER_EPOCH"), LONG_MS, each_once=True),
+    Moment("epoch-stale", "OffsetFetch is answered STALE_MEMBER_EPOCH", ("OffsetFetch",), Error("STALE_MEMBER_EPOCH"),
+           LONG_MS, each_once=True, condition=_knows_epochs, shakes="expire"),
+    Moment("commit-stale", "a commit is answered STALE_MEMBER_EPOCH", ("OffsetCommit",), Error("STALE_MEMBER_EPOCH"),
+           LONG_MS, each_once=True, condition=_knows_epochs),
+    Moment("end-lost", "EndTxn is handled, and its connection cut", ("EndTxn",), LoseAnswer(), LONG_MS,
+           each_once=True),
+    Moment("abortable", "TRANSACTION_ABORTABLE", ("AddOffsetsToTxn", "TxnOffsetCommit", "Produce"),
+           Error("TRANSACTION_ABORTABLE"), LONG_MS, each_once=True, condition=_is_transactional),
+    Moment("instance-unreleased", "a static member joins, and gets UNRELEASED_INSTANCE_ID",
+           ("ConsumerGroupHeartbeat",), Error("UNRELEASED_INSTANCE_ID"), LONG_MS, each_once=True,
+           condition=_is_static, shakes="expire"),
+    Moment("instance-fenced", "a static member gets FENCED_INSTANCE_ID",
+           ("Heartbeat", "OffsetCommit", "ConsumerGroupHeartbeat"), Error("FENCED_INSTANCE_ID"), LONG_MS,
+           each_once=True, condition=_is_static),
+    Moment("producer-fenced", "a transactional producer gets PRODUCER_FENCED", ("AddPartitionsToTxn", "EndTxn"),
+           Error("PRODUCER_FENCED"), LONG_MS, each_once=True),
+)  # fmt: skip
+MOMENTS: Final = {moment.name: moment for moment in _MOMENTS}
+"""Each moment by its name, in the order in which they are played. The last ones are fatal for a client."""
