@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from muster.protocol.api import ApiKey
 from muster.testcontrol.faults.actions import Action, Cut, Error, LoseAnswer, Note, Throttle
-from muster.testcontrol.faults.matching import Request
 
 SHORT_MS: Final = 3_000
 """How long the faults of most moments last."""
@@ -20,13 +18,13 @@ _COORDINATED: Final = (
 _HEARTBEATS: Final = ("Heartbeat", "ConsumerGroupHeartbeat")
 _ALL: Final = ()
 
-Condition = Callable[[Request], bool]
-
 
 class Moment(NamedTuple):
     """One moment. `apis`: the requests that are hit, () for all; `each_once`: only the first of each client.
 
-    `condition`: a further condition. `shakes`: what is done to all groups when it begins: "rebalance" or "expire".
+    `transactional`: only requests of transactions. `protocol`: only members of "classic" or "consumer" groups.
+    `static`: only members that are static, or that are not; None: all. `shakes`: what is done to all groups when it
+    begins: "rebalance" or "expire".
     """
 
     name: str
@@ -35,33 +33,21 @@ class Moment(NamedTuple):
     action: Action
     lasts_ms: int = SHORT_MS
     each_once: bool = False
-    condition: Condition | None = None
+    transactional: bool = False
+    protocol: str = ""
+    static: bool | None = None
     shakes: str = ""
-
-
-def _is_static(request: Request) -> bool:
-    return bool(request.instances)
-
-
-def _knows_epochs(request: Request) -> bool:
-    message: Any = request.message
-    if request.api_key == ApiKey.OFFSET_FETCH:
-        return any(group.member_epoch >= 0 for group in message.groups)
-    return request.version >= 9 and message.generation_id_or_member_epoch >= 0
-
-
-def _is_transactional(request: Request) -> bool:
-    return bool(request.transactional_ids)
 
 
 _MOMENTS: Final = (
     Moment("rebalance", "each group rebalances", _HEARTBEATS, Note(), LONG_MS, each_once=True, shakes="rebalance"),
     Moment("expired", "the session of each member ends", _HEARTBEATS, Note(), LONG_MS, each_once=True,
            shakes="expire"),
-    Moment("coordinator-moved", "NOT_COORDINATOR for 3 s", _COORDINATED, Error("NOT_COORDINATOR")),
+    Moment("coordinator-moved", "NOT_COORDINATOR for 8 s", _COORDINATED, Error("NOT_COORDINATOR"), LONG_MS),
     Moment("coordinator-loading", "COORDINATOR_LOAD_IN_PROGRESS for 3 s", _COORDINATED,
            Error("COORDINATOR_LOAD_IN_PROGRESS")),
-    Moment("leader-moved", "NOT_LEADER_OR_FOLLOWER for 3 s", ("Fetch", "Produce"), Error("NOT_LEADER_OR_FOLLOWER")),
+    Moment("leader-moved", "NOT_LEADER_OR_FOLLOWER for 8 s", ("Fetch", "Produce"), Error("NOT_LEADER_OR_FOLLOWER"),
+           LONG_MS),
     Moment("leader-unknown", "LEADER_NOT_AVAILABLE in Metadata for 3 s, with the leader moved",
            ("Metadata", "Fetch", "Produce"), Error("LEADER_NOT_AVAILABLE")),
     Moment("throttled", "each answer asks for a pause of 2 s", _ALL, Throttle(THROTTLE_MS), LONG_MS),
@@ -73,23 +59,23 @@ _MOMENTS: Final = (
     Moment("session-lost", "FETCH_SESSION_ID_NOT_FOUND", ("Fetch",), Error("FETCH_SESSION_ID_NOT_FOUND"), LONG_MS,
            each_once=True),
     Moment("commit-refused", "a commit is answered ILLEGAL_GENERATION", ("OffsetCommit",), Error("ILLEGAL_GENERATION"),
-           LONG_MS, each_once=True, condition=lambda request: not _knows_epochs(request)),
+           LONG_MS, each_once=True, protocol="classic"),
     Moment("epoch-fenced", "a heartbeat is answered FENCED_MEMBER_EPOCH", ("ConsumerGroupHeartbeat",),
-           Error("FENCED_MEMBER_EPOCH"), LONG_MS, each_once=True),
+           Error("FENCED_MEMBER_EPOCH"), LONG_MS, each_once=True, static=False),
     Moment("epoch-stale", "OffsetFetch is answered STALE_MEMBER_EPOCH", ("OffsetFetch",), Error("STALE_MEMBER_EPOCH"),
-           LONG_MS, each_once=True, condition=_knows_epochs, shakes="expire"),
+           LONG_MS, each_once=True, protocol="consumer", shakes="expire"),
     Moment("commit-stale", "a commit is answered STALE_MEMBER_EPOCH", ("OffsetCommit",), Error("STALE_MEMBER_EPOCH"),
-           LONG_MS, each_once=True, condition=_knows_epochs),
+           LONG_MS, each_once=True, protocol="consumer"),
     Moment("end-lost", "EndTxn is handled, and its connection cut", ("EndTxn",), LoseAnswer(), LONG_MS,
            each_once=True),
     Moment("abortable", "TRANSACTION_ABORTABLE", ("AddOffsetsToTxn", "TxnOffsetCommit", "Produce"),
-           Error("TRANSACTION_ABORTABLE"), LONG_MS, each_once=True, condition=_is_transactional),
+           Error("TRANSACTION_ABORTABLE"), LONG_MS, each_once=True, transactional=True),
     Moment("instance-unreleased", "a static member joins, and gets UNRELEASED_INSTANCE_ID",
            ("ConsumerGroupHeartbeat",), Error("UNRELEASED_INSTANCE_ID"), LONG_MS, each_once=True,
-           condition=_is_static, shakes="expire"),
+           static=True, shakes="expire"),
     Moment("instance-fenced", "a static member gets FENCED_INSTANCE_ID",
            ("Heartbeat", "OffsetCommit", "ConsumerGroupHeartbeat"), Error("FENCED_INSTANCE_ID"), LONG_MS,
-           each_once=True, condition=_is_static),
+           each_once=True, static=True),
     Moment("producer-fenced", "a transactional producer gets PRODUCER_FENCED", ("AddPartitionsToTxn", "EndTxn"),
            Error("PRODUCER_FENCED"), LONG_MS, each_once=True),
 )  # fmt: skip

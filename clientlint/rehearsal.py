@@ -67,7 +67,9 @@ class Rehearsal:
         hit: set[str] = set()
 
         def is_hit(request: Request) -> bool:
-            if moment.condition is not None and not moment.condition(request):
+            if moment.transactional and not request.transactional_ids:
+                return False
+            if (moment.protocol or moment.static is not None) and not self._is_member(moment, request):
                 return False
             if moment.each_once and request.client_id in hit:
                 return False
@@ -76,6 +78,20 @@ class Rehearsal:
             return True
 
         return is_hit
+
+    def _is_member(self, moment: Moment, request: Request) -> bool:
+        """Whether a member of the moment's protocol asks, which is static or not, as the moment demands."""
+        groups, members = request.groups, request.members
+        if not groups or not members:
+            return False
+        group = self._control.groups.describe(groups[0])
+        if moment.protocol and group.kind != moment.protocol:
+            return False
+        if moment.static is None:
+            return True
+        known = next((one for one in group.members if one.member_id == members[0]), None)
+        is_static = bool(request.instances) or (known is not None and bool(known.instance_id))
+        return is_static == moment.static
 
     def _shake(self, how: str) -> None:
         groups = self._control.groups

@@ -20,14 +20,18 @@ PENDING: Final = -2
 
 
 class Step:
-    """One request of a trail. `error`: of its answer, or PENDING."""
+    """Requests of a trail that follow each other: of the same API, with the same result. `count`: how many.
 
-    __slots__ = ("api", "asked_ms", "error")
+    `error`: of their answers, or PENDING.
+    """
+
+    __slots__ = ("api", "asked_ms", "count", "error")
 
     def __init__(self, api: str, asked_ms: int) -> None:
         self.api = api
         self.asked_ms = asked_ms
         self.error = PENDING
+        self.count = 1
 
 
 class Reaction(NamedTuple):
@@ -123,6 +127,10 @@ class Trails(Watcher):
         step = self._open.pop(call, None)
         if step is not None:
             step.error = call.error
+            steps = self._trails[call.client].steps
+            if len(steps) > 1 and steps[-1] is step and (steps[-2].api, steps[-2].error) == (step.api, step.error):
+                steps[-2].count += 1
+                del steps[-1]
         yield from ()
 
     def closed(self, connection: Connection) -> None:
@@ -152,29 +160,22 @@ class Trails(Watcher):
 
 def _recovered_ms(trail: _Trail) -> int | None:
     first = trail.steps[0]
-    failed = False
-    for step in trail.steps:
-        if step.api == first.api and step.error != 0:
-            failed = True
-        elif step.api == first.api and (failed or step is not first):
+    if first.error == 0 and first.count > 1:
+        return 0
+    for step in trail.steps[1:]:
+        if step.api == first.api and step.error == 0:
             return step.asked_ms - first.asked_ms
     return None
 
 
 def _shown(steps: list[Step]) -> str:
     first_ms = steps[0].asked_ms
-    runs: list[tuple[str, int, int]] = []
-    for step in steps:
-        what = f"{step.api} {_result(step.error)}"
-        if runs and runs[-1][0] == what:
-            runs[-1] = (what, runs[-1][1], runs[-1][2] + 1)
-        else:
-            runs.append((what, step.asked_ms, 1))
     shown = [
-        f"{what}{f' ({count} times)' if count > 1 else ''} at {seconds(at_ms - first_ms)}"
-        for what, at_ms, count in runs[:MAX_SHOWN]
+        f"{step.api} {_result(step.error)}{f' ({step.count} times)' if step.count > 1 else ''} "
+        f"at {seconds(step.asked_ms - first_ms)}"
+        for step in steps[:MAX_SHOWN]
     ]
-    return ", ".join(shown) + (", …" if len(runs) > MAX_SHOWN else "")
+    return ", ".join(shown) + (", …" if len(steps) > MAX_SHOWN else "")
 
 
 def _result(error: int) -> str:

@@ -165,10 +165,13 @@ class ClassicMembers(Watcher):
                 f"timeout of {seconds(member.session_ms)}; the group had removed it"
             )
             yield broken("session-not-held", call, words, Certainty.SURE)
+        if not error and call.api_key == ApiKey.OFFSET_COMMIT:
+            member.refused = None
         if error in _REFUSED:
             generation = getattr(request, "generation_id_or_member_epoch", getattr(request, "generation_id", -1))
             member.refused, member.refused_generation = known(call, error), generation
-        if error in _ENDED and member.dead is None:
+        # a client may leave it to the next heartbeat to find out, if only a commit has failed
+        if error in _ENDED and call.api_key != ApiKey.OFFSET_COMMIT and member.dead is None:
             member.dead = known(call, error)
         member.sign_ms = call.answered_ms
 

@@ -11,8 +11,8 @@ from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 
 REPEATS: Final = 5
-SPAN_MS: Final = 1_000
-"""Requests that were sent before the first refusal are over after this time."""
+SPAN_MS: Final = 5_000
+"""Clients wait between two lookups, up to a second or two (retry.backoff.max.ms): after this time one is missing."""
 _LEADER_ERRORS: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 _RECORDS: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
 _LOOKUPS: Final[Mapping[int, str]] = {

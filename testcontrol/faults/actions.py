@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Protocol
 from muster.coordinator.api.exchange import Exchange
 from muster.coordinator.api.layers import CloseConnection
 from muster.protocol.errors import error_message
-from muster.protocol.message import Message
+from muster.protocol.message import Message, copied
 from muster.protocol.messages.error_codes import ERRORS
 from muster.testcontrol.checks import sentence
 from muster.testcontrol.errors import WrongFault
@@ -280,8 +280,10 @@ class Throttle(Action):
     def after(self, flow: Flow, response: Message | None, proceed: Respond) -> None:
         changed: Any = response
         if hasattr(changed, "throttle_time_ms"):
+            # the handler may answer others with the same object
+            changed = copied(changed)
             changed.throttle_time_ms = self.ms
-        proceed(response)
+        proceed(changed)
 
     def words(self) -> str:
         return f"asked to wait for {self.ms} ms (throttle_time_ms)"

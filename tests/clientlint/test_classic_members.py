@@ -144,6 +144,22 @@ def test_a_commit_that_was_refused_is_repeated(client: Scripted) -> None:
     assert client.found[0].api == "OffsetCommit"
 
 
+def test_a_commit_that_is_refused_for_a_while_is_not_a_breach_for_ever(client: Scripted) -> None:
+    sync(client)
+    commit(client.later(10), error=ErrorCode.ILLEGAL_GENERATION)
+    for _ in range(3):
+        commit(client.later(1_000))
+    (one,) = client.found
+    assert one.count == 1
+
+
+def test_after_a_commit_the_next_heartbeat_may_find_out_that_the_member_is_gone(client: Scripted) -> None:
+    sync(client)
+    commit(client.later(10), error=ErrorCode.UNKNOWN_MEMBER_ID)
+    beat(client.later(2_000), error=ErrorCode.UNKNOWN_MEMBER_ID)
+    assert client.rules == []
+
+
 def test_a_commit_that_was_refused_is_sent_in_the_next_generation(client: Scripted) -> None:
     sync(client)
     commit(client.later(10), error=ErrorCode.ILLEGAL_GENERATION)

@@ -133,16 +133,16 @@ def test_metadata_of_many_topics_or_now_and_then(client: Scripted) -> None:
 
 
 def test_a_coordinator_that_has_moved_is_not_looked_up(client: Scripted) -> None:
-    for _ in range(6):
+    for _ in range(11):
         beat(client.later(500), REFUSED)
     assert client.rules == ["no-lookup sure"]
 
 
 def test_a_coordinator_that_has_moved_is_looked_up(client: Scripted) -> None:
-    for _ in range(6):
+    for _ in range(20):
         beat(client.later(500), REFUSED)
         client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), FindCoordinatorResponse())
-    for _ in range(4):
+    for _ in range(8):
         beat(client.later(500), REFUSED)
     beat(client.later(500), HeartbeatResponse())
     beat(client.later(500), REFUSED)
@@ -150,14 +150,15 @@ def test_a_coordinator_that_has_moved_is_looked_up(client: Scripted) -> None:
 
 
 def test_a_leader_that_has_moved_is_not_looked_up(client: Scripted) -> None:
-    for _ in range(6):
+    for _ in range(11):
         client.later(500).ask(FetchRequest(session_epoch=-1), MOVED)
     assert client.rules == ["no-lookup sure"]
 
 
 def test_a_leader_that_has_moved_is_looked_up(client: Scripted) -> None:
-    for _ in range(6):
-        client.later(500).ask(FetchRequest(session_epoch=-1), MOVED)
+    for _ in range(3):
+        for _ in range(90):
+            client.later(30).ask(FetchRequest(session_epoch=-1), MOVED)
         ask_metadata(client.later(10), "t")
     assert client.rules == []
 

@@ -14,6 +14,7 @@ from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from muster.protocol.messages.offset_commit import (
@@ -21,6 +22,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from muster.protocol.messages.sync_group import SyncGroupRequest
 from muster.testcontrol.errors import NoSuchFault
 from muster.testcontrol.faults.actions import (
     Action,
@@ -247,6 +249,19 @@ async def test_a_rule_sets_the_throttle_time(server: ServerControl, client: Clie
     server.faults.add(EVERYTHING, Throttle(1234))
     assert (await client.ask(commit(5), 8)).throttle_time_ms == 1234
     assert committed(server) == 5
+
+
+async def test_a_throttle_time_ends_with_its_rule(server: ServerControl, client: Client) -> None:
+    """The answers to heartbeats of all members are one object, which a rule may not change."""
+    protocols = [JoinGroupRequestProtocol("p", b"")]
+    join = JoinGroupRequest("beating", 10_000, 10_000, protocol_type="x", protocols=protocols)
+    joined = await client.ask(join, 3)
+    await client.ask(SyncGroupRequest("beating", joined.generation_id, joined.member_id))
+    beat = HeartbeatRequest("beating", joined.generation_id, joined.member_id)
+    rule = server.faults.add(EVERYTHING, Throttle(1234))
+    assert (await client.ask(beat)).throttle_time_ms == 1234
+    server.faults.remove(rule.id)
+    assert (await client.ask(beat)).throttle_time_ms == 0
 
 
 async def test_several_rules_hit_one_request(server: ServerControl, client: Client) -> None:
