@@ -310,8 +310,10 @@ def _claim(some: Sequence[Episode], when: When, facts: Facts) -> Claim:
     claim = claim._replace(weaker=claim._replace(rule=model.TROUBLE, text=silent, confidence=PERHAPS, missing=0))
     if not missing:
         return claim
-    later = _in_sentences(words(clause._replace(later=True)), cost)
-    return claim._replace(weaker=claim._replace(text=later, missing=0, is_on=False, advice=None))
+    clause = clause._replace(later=True)
+    later = _in_sentences(words(clause), cost)
+    advice = _advice(clause) if claim.advice else None
+    return claim._replace(weaker=claim._replace(text=later, missing=0, is_on=False, advice=advice))
 
 
 def _in_sentences(what: str, cost: str) -> str:
@@ -356,6 +358,11 @@ def _advice(clause: _Clause) -> str | None:
     """What a user can do."""
     if clause.kind == model.CRASH_LOOP and any(one.any_died for one in clause.some):
         return f"look why {clause.names} ends, in its log at {clause.at}; static ids would only hide its end"
+    if clause.kind in (model.DIED, model.STOP):
+        who = "all members were" if clause.kind == model.STOP else f"{clause.names} {_was(clause)}"
+        is_missing = any(one.back_ms is None for one in clause.some) and not clause.later
+        start = f", and start {'them' if _are_several(clause) else 'it'} again" if is_missing else ""
+        return f"look in the logs at {clause.at} why {who} lost{start}"
     return _DO.get(clause.kind)
 
 
@@ -364,7 +371,6 @@ _DO: Final[Mapping[str, str]] = {
     model.SLOW: "set a longer max.poll.interval.ms, or do less work between two polls",
     model.FLAPPING: "give each process a client id and a group.instance.id that no other process has",
     model.TROUBLE: "look at the brokers and at the network at that time",
-    model.STOP: "look why all members ended, and start them",
 }
 
 

@@ -106,9 +106,10 @@ def test_each_claim_names_its_rule_and_the_rows_that_prove_it(name: str) -> None
     assert judged.text.split("; ")[0] == judged.claims[0].text.split("; ")[0]
 
 
-def words(sentence: str) -> int:
-    """The number of words. A duration is one word."""
-    return len(re.sub(r"[\d,.]+ (?:ms|s|min|h|d)\b(?: \d+ (?:s|min|h)\b)*", "duration", sentence).split())
+def words(text: str) -> int:
+    """The number of words of the longest sentence. A duration is one word."""
+    plain = re.sub(r"[\d,.]+ (?:ms|s|min|h|d)\b(?: \d+ (?:s|min|h)\b)*", "duration", text)
+    return max(len(sentence.split()) for sentence in plain.split(". "))
 
 
 def is_row(one: claims.Evidence, known: Facts) -> bool:

@@ -42,6 +42,16 @@ def test_intended_changes_are_no_trouble_but_have_a_cost() -> None:
     assert verdict_of(stopped, HOUR_S).text == "stopped at 15:23: both members left"
 
 
+def test_what_to_do_about_lost_members_is_to_look_at_their_ends() -> None:
+    lost = Group("a", "b").dies(1_000, "a")
+    assert verdict_of(lost, HOUR_S).claims[0].advice == "look in the logs at 15:23 why a was lost, and start it again"
+    back = Group("a", "b").dies(1_000, "a").comes(1_020, "a")
+    assert verdict_of(back, HOUR_S).claims[0].advice == "look in the logs at 15:23 why a was lost"
+    stopped = Group("a", "b").dies(1_000, "a", "b")
+    advice = "look in the logs at 15:23 why all members were lost, and start them again"
+    assert verdict_of(stopped, HOUR_S).claims[0].advice == advice
+
+
 def test_the_verdict_is_in_plain_words() -> None:
     group = Group("a", "b").restarts(1_000, "a").rebalances_for(2_000, "subscription_changed", "b")
     sentences = [verdict.describe(one, ms(HOUR_S)) for one in group.episodes()[1:]]

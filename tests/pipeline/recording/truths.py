@@ -25,7 +25,8 @@ Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
   `written_per_s`, and `needed` members), `keeps_up` (it was meant to be too slow), `behind` (at the end, for
   another reason), `burst` (producers wrote more for a
   while), `poison` (`topic`, `partition`, `offset`), `skip` (`topic`, `partitions`, `at`, `records`: how many records
-  nobody read), `two_topics` (`topics` with the members of each application), `frozen`, `deleted`.
+  nobody read), `two_topics` (`topics` with the members of each application), `frozen`, `deleted`,
+  `topic_recreated`.
 """
 
 from __future__ import annotations
