@@ -13,6 +13,7 @@ from typing import Any
 from muster.conform.player import kafka_codec as codec
 from muster.conform.player import spans
 from muster.conform.probes.codes import without_numbers
+from muster.conform.probes.judge import ERRORS
 from muster.conform.results import Hurt, Outcome
 
 VALUE, TRAILING, CUT, CORRELATION, HEADER_TAGS = "value", "trailing", "cut", "correlation", "header-tags"
@@ -20,6 +21,7 @@ VERSIONS = "versions"
 """The answer to an unknown version of ApiVersions."""
 UNKNOWN_VERSION = "frame-unknown-version"
 """The probe of it."""
+UNKNOWN_ERROR = "an error code that Kafka does not have"
 KINDS = (VALUE, TRAILING, CUT, CORRELATION, HEADER_TAGS, VERSIONS)
 
 
@@ -74,6 +76,19 @@ def asked(outcome: Outcome) -> tuple[str, int]:
     return api, int(version) if version.isdigit() else 0
 
 
+def _is_about(fault: Fault, field: str, outcome: Outcome) -> bool:
+    """Whether the fault is in the wrong field. An error code must be of the kind that was tried: others say other
+    things to clients.
+    """
+    if fault.field != field:
+        return False
+    if not field.endswith("ErrorCode"):
+        return True
+    found = spans.read(*asked(outcome), outcome.answer).span(outcome.wrong.field) if outcome.wrong else None
+    code = found.value if found else 0
+    return fault.value.startswith(ERRORS.get(code, UNKNOWN_ERROR))
+
+
 def with_hurts(outcome: Outcome) -> Outcome:
     """A failure with the clients that it hurts. Others stay as they are."""
     kind = kind_of(outcome)
@@ -83,7 +98,7 @@ def with_hurts(outcome: Outcome) -> Outcome:
     field = without_numbers(outcome.wrong.field) if outcome.wrong else ""
     found: list[Hurt] = []
     for fault in FAULTS:
-        if fault.kind == kind and fault.api in ("", api) and (kind != VALUE or fault.field == field):
+        if fault.kind == kind and fault.api in ("", api) and (kind != VALUE or _is_about(fault, field, outcome)):
             when = f"with {fault.value}: " if fault.value else ""
             found += [Hurt(hurt.client, when + hurt.how) for hurt in fault.hurts]
     return dataclasses.replace(outcome, hurts=tuple(dict.fromkeys(found)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from muster.conform.hurts import UNKNOWN_ERROR
+
 
 class Fault(NamedTuple):
     kind: str
@@ -13,8 +15,6 @@ class Fault(NamedTuple):
     value: str
     """What the field had in the run."""
 
-
-UNKNOWN = "an error code that Kafka does not have"
 
 FAULTS: dict[str, Fault] = {
     "trailing-byte": Fault("trailing", "", "", "one byte too many"),
@@ -34,21 +34,21 @@ FAULTS: dict[str, Fault] = {
     "metadata-zero-topic-id": Fault("value", "Metadata", "Topics.TopicId", "the zero id"),
     "metadata-leader-unknown": Fault("value", "Metadata", "Topics.Partitions.LeaderId", "a broker that is not listed"),
     "coordinator-without-port": Fault("value", "FindCoordinator", "Coordinators.Port", "0"),
-    "coordinator-unknown-error": Fault("value", "FindCoordinator", "Coordinators.ErrorCode", UNKNOWN),
+    "coordinator-unknown-error": Fault("value", "FindCoordinator", "Coordinators.ErrorCode", UNKNOWN_ERROR),
     "join-generation": Fault("value", "JoinGroup", "GenerationId", "-1"),
     "join-leader": Fault("value", "JoinGroup", "Leader", "nobody of the group"),
     "join-members": Fault("value", "JoinGroup", "Members", "no members for the leader"),
     "join-protocol": Fault("value", "JoinGroup", "ProtocolName", "an empty name"),
     "join-member-id": Fault("value", "JoinGroup", "MemberId", "an empty id in a successful answer"),
     "join-required-without-id": Fault("value", "JoinGroup", "MemberId", "an empty id beside MEMBER_ID_REQUIRED"),
-    "join-unknown-error": Fault("value", "JoinGroup", "ErrorCode", UNKNOWN),
+    "join-unknown-error": Fault("value", "JoinGroup", "ErrorCode", UNKNOWN_ERROR),
     "sync-assignment-empty": Fault("value", "SyncGroup", "Assignment", "no bytes"),
     "sync-protocol": Fault("value", "SyncGroup", "ProtocolName", "another name than JoinGroup's"),
-    "sync-unknown-error": Fault("value", "SyncGroup", "ErrorCode", UNKNOWN),
-    "heartbeat-unknown-error": Fault("value", "Heartbeat", "ErrorCode", UNKNOWN),
+    "sync-unknown-error": Fault("value", "SyncGroup", "ErrorCode", UNKNOWN_ERROR),
+    "heartbeat-unknown-error": Fault("value", "Heartbeat", "ErrorCode", UNKNOWN_ERROR),
     "heartbeat-always-rebalance": Fault("value", "Heartbeat", "ErrorCode", "REBALANCE_IN_PROGRESS in every answer"),
-    "leave-unknown-error": Fault("value", "LeaveGroup", "ErrorCode", UNKNOWN),
-    "commit-unknown-error": Fault("value", "OffsetCommit", "Topics.Partitions.ErrorCode", UNKNOWN),
+    "leave-unknown-error": Fault("value", "LeaveGroup", "ErrorCode", UNKNOWN_ERROR),
+    "commit-unknown-error": Fault("value", "OffsetCommit", "Topics.Partitions.ErrorCode", UNKNOWN_ERROR),
     "commit-without-rows": Fault("value", "OffsetCommit", "Topics", "no rows"),
     "offset-fetch-nothing": Fault("value", "OffsetFetch", "Groups.Topics.Partitions.CommittedOffset", "-1"),
     "offset-fetch-without-rows": Fault("value", "OffsetFetch", "Groups.Topics", "no rows"),
@@ -56,19 +56,19 @@ FAULTS: dict[str, Fault] = {
     "offset-fetch-epoch": Fault(
         "value", "OffsetFetch", "Groups.Topics.Partitions.CommittedLeaderEpoch", "an epoch of the future"
     ),
-    "offset-fetch-unknown-error": Fault("value", "OffsetFetch", "Groups.ErrorCode", UNKNOWN),
+    "offset-fetch-unknown-error": Fault("value", "OffsetFetch", "Groups.ErrorCode", UNKNOWN_ERROR),
     "list-offsets-none": Fault("value", "ListOffsets", "Topics.Partitions.Offset", "-1"),
     "list-offsets-without-rows": Fault("value", "ListOffsets", "Topics", "no rows"),
     "fetch-records-null": Fault("value", "Fetch", "Responses.Partitions.Records", "null though there are records"),
     "fetch-records-damaged": Fault("value", "Fetch", "Responses.Partitions.Records", "one wrong bit"),
     "fetch-high-watermark": Fault("value", "Fetch", "Responses.Partitions.HighWatermark", "-1"),
     "fetch-last-stable": Fault("value", "Fetch", "Responses.Partitions.LastStableOffset", "-1"),
-    "fetch-unknown-error": Fault("value", "Fetch", "Responses.Partitions.ErrorCode", UNKNOWN),
+    "fetch-unknown-error": Fault("value", "Fetch", "Responses.Partitions.ErrorCode", UNKNOWN_ERROR),
     "fetch-session": Fault("value", "Fetch", "SessionId", "a session that the broker does not have"),
     "fetch-throttled": Fault("value", "Fetch", "ThrottleTimeMs", "one minute"),
     "produce-base-offset": Fault("value", "Produce", "Responses.PartitionResponses.BaseOffset", "-1"),
-    "produce-unknown-error": Fault("value", "Produce", "Responses.PartitionResponses.ErrorCode", UNKNOWN),
+    "produce-unknown-error": Fault("value", "Produce", "Responses.PartitionResponses.ErrorCode", UNKNOWN_ERROR),
     "produce-without-rows": Fault("value", "Produce", "Responses", "no rows"),
     "init-producer-id": Fault("value", "InitProducerId", "ProducerId", "-1"),
-    "init-producer-unknown-error": Fault("value", "InitProducerId", "ErrorCode", UNKNOWN),
+    "init-producer-unknown-error": Fault("value", "InitProducerId", "ErrorCode", UNKNOWN_ERROR),
 }

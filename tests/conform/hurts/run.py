@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 WORDS = ("produced", "consumed", "committed", "closed", "resumed", "error")
 """The first words of a trial's lines; clients also write log lines."""
 SIDE_BY_SIDE = 2
-FRANZ = "v1.22.3"
+FRANZ, SARAMA = "v1.22.3", "v1.61.1"
 JAVA = "4.4.0"
 
 CLIENTS = {
@@ -35,7 +35,10 @@ CLIENTS = {
     "kafka-python": f"kafka-python {version('kafka-python')}",
     "java": f"Java {JAVA}",
     "franz-go": f"franz-go {FRANZ}",
+    "sarama": f"sarama {SARAMA}",
 }
+GO = {"franz-go": "franz", "sarama": "sarama"}
+"""Clients in Go, and the folders of their programs."""
 
 
 def commands(names: list[str], folder: Path) -> dict[str, list[str]]:
@@ -47,9 +50,9 @@ def commands(names: list[str], folder: Path) -> dict[str, list[str]]:
             subprocess.run(["javac", "-cp", f"{jars}/*", "-d", folder, HERE / "workers" / "Trial.java"], check=True)
             flags = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
             found[name] = ["java", *flags, "-cp", f"{folder}:{jars}/*", "Trial"]
-        elif name == "franz-go":
-            program = folder / "franz"
-            subprocess.run(["go", "build", "-o", program, "."], cwd=HERE / "workers" / "franz", check=True)
+        elif name in GO:
+            program = folder / GO[name]
+            subprocess.run(["go", "build", "-o", program, "."], cwd=HERE / "workers" / GO[name], check=True)
             found[name] = [str(program)]
         else:
             found[name] = [sys.executable, "-m", "tests.conform.hurts.workers.python_clients", name]

@@ -77,6 +77,14 @@ def test_rows_have_no_numbers_in_the_table() -> None:
     assert any("delivered again" in one.how for one in hurts.with_hurts(outcome).hurts)
 
 
+@pytest.mark.parametrize(("code", "hurt"), [(7777, True), (27, True), (25, False)])
+def test_an_error_code_hurts_as_the_kind_of_code_that_was_tried(code: int, hurt: bool) -> None:
+    outcome = hurts.with_hurts(failed("Heartbeat", 4, {"ErrorCode": code}, "ErrorCode"))
+    tried = {7777: "with an error code that Kafka does not have: ", 27: "with REBALANCE_IN_PROGRESS in every answer: "}
+    assert bool(outcome.hurts) == hurt
+    assert all(one.how.startswith(tried[code]) for one in outcome.hurts)
+
+
 def test_a_byte_too_many_hurts_those_who_do_not_ignore_it() -> None:
     outcome = failed("Heartbeat", 4, {}, "", extra=b"\0")
     assert hurts.kind_of(outcome) == hurts.TRAILING
@@ -101,5 +109,5 @@ async def test_a_trial_is_played_again() -> None:
 
 
 def test_the_command_of_every_client_is_known() -> None:
-    python = [name for name in run.CLIENTS if name not in ("java", "franz-go")]
+    python = [name for name in run.CLIENTS if name not in ("java", *run.GO)]
     assert set(run.commands(python, Path())) == set(python)
