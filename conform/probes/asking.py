@@ -20,6 +20,14 @@ NOT_READY = frozenset({5, 6, 14, 15, 16, 51})
 TRIES, AGAIN_S = 100, 0.1
 
 
+OPEN_TRIES = 30
+"""How often a connection is tried: a target that begins again has three seconds for it."""
+
+
+class Gone(Exception):
+    """The target accepts no connections any more."""
+
+
 class Unprepared(Exception):
     """The request before a probe failed, so the probe has not been sent."""
 
@@ -81,11 +89,15 @@ class Asker:
         return found
 
     async def open(self) -> Link:
-        """A new connection. Raises Closed."""
-        try:
-            return Link(*await self.dial())
-        except OSError as error:
-            raise Closed(str(error)) from error
+        """A new connection. Raises Gone."""
+        for number in range(OPEN_TRIES):
+            try:
+                return Link(*await self.dial())
+            except OSError as error:
+                why = str(error)
+            if number + 1 < OPEN_TRIES:
+                await asyncio.sleep(AGAIN_S)
+        raise Gone(f"the target accepts no connection any more: {why}")
 
 
 def codes_of(body: object) -> set[int]:

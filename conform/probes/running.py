@@ -10,7 +10,7 @@ from typing import Any
 
 from muster.conform.player import spans
 from muster.conform.probes import codes, forms
-from muster.conform.probes.asking import AGAIN_S, NOT_READY, Answered, Asker, Unprepared, codes_of
+from muster.conform.probes.asking import AGAIN_S, NOT_READY, Answered, Asker, Gone, Unprepared, codes_of
 from muster.conform.probes.catalogue import Probe
 from muster.conform.probes.frames import FrameProbe
 from muster.conform.probes.link import Closed, Link, Silent
@@ -32,6 +32,8 @@ class Runner:
     def __init__(self, asker: Asker, place: Place, *, compares: bool = True) -> None:
         """`place`: what `scene` has prepared. `compares`: whether error codes are compared with Kafka's."""
         self.asker, self.place, self.compares = asker, place, compares
+        self.gone = ""
+        """Why no more probes are sent; empty while the target is there."""
         self.codes: dict[str, codes.Codes] = {}
         """The error codes of each answer, by the probe's id."""
 
@@ -63,6 +65,9 @@ class Runner:
             return outcome, link
         await _dropped(link)
         again, link = await play(probe, None)  # type: ignore[arg-type]
+        if self.gone:
+            # it may be this probe that ended the target
+            return dataclasses.replace(outcome, diff=f"{outcome.diff}; then {self.gone}"), link
         if again.state is State.PASSED:
             why = f"it differed at first, and passed when it was sent again: {outcome.diff}"
             again = dataclasses.replace(again, state=State.FLAKY, why=why)
@@ -71,13 +76,16 @@ class Runner:
     async def play_frames(self, probe: FrameProbe, link: Link | None) -> tuple[Outcome, Link | None]:
         """Play one probe of frames, on a connection of its own."""
         outcome = Outcome("probe", probe.id, LEVEL, probe.title, State.SKIPPED)
-        if self.asker.version(probe.needs) is None:
-            return dataclasses.replace(outcome, why=f"the target has no {probe.needs}"), link
+        if self.gone or self.asker.version(probe.needs) is None:
+            return dataclasses.replace(outcome, why=self.gone or f"the target has no {probe.needs}"), link
         began = time.monotonic()
         own: Link | None = None
         try:
             own = await self.asker.open()
             found = await probe.play(own, self.place)
+        except Gone as error:
+            self.gone = str(error)
+            outcome = dataclasses.replace(outcome, why=self.gone)
         except (Closed, Silent, ValueError, OSError) as error:
             outcome = _failed(outcome, f"{probe.title}: {error}", "")
         else:
@@ -92,8 +100,8 @@ class Runner:
     async def play(self, probe: Probe, link: Link | None) -> tuple[Outcome, Link | None]:
         """Send one probe; its outcome, and the connection if it can be used again."""
         outcome = Outcome("probe", probe.id, LEVEL, probe.title, State.SKIPPED, why=probe.skip)
-        if probe.skip:
-            return outcome, link
+        if probe.skip or self.gone:
+            return dataclasses.replace(outcome, why=probe.skip or self.gone), link
         began = time.monotonic()
         request = f"{probe.api} v{probe.version}"
         try:
@@ -102,7 +110,8 @@ class Runner:
             if probe.api in LOGINS:
                 link = await _dropped(link)
             outcome = _judged(outcome, request, self._compared(probe, answered))
-        except Unprepared as error:
+        except (Unprepared, Gone) as error:
+            self.gone = str(error) if isinstance(error, Gone) else ""
             outcome = dataclasses.replace(outcome, why=str(error))
             link = await _dropped(link)
         except (Closed, Silent, ValueError, OSError) as error:

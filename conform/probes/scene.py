@@ -9,7 +9,7 @@ import time
 import uuid
 
 from muster.conform.player.batches import Batch
-from muster.conform.probes.asking import AGAIN_S, TRIES, Asker, Unprepared
+from muster.conform.probes.asking import AGAIN_S, TRIES, Asker, Gone, Unprepared
 from muster.conform.probes.judge import ERRORS
 from muster.conform.probes.link import Closed, Link, Silent
 from muster.conform.probes.place import Body, Place
@@ -22,8 +22,9 @@ async def prepare(asker: Asker, prefix: str | None = None) -> tuple[Place, str]:
     """Make the topic and the group; and why that failed, or an empty text."""
     prefix = prefix or f"muster-conform-{secrets.token_hex(4)}"
     place = Place(prefix, f"{prefix}-topic", uuid.UUID(int=0), batch=batch())
-    link = await asker.open()
+    link: Link | None = None
     try:
+        link = await asker.open()
         found = await asker.ask(link, "Metadata", {"Topics": []})
         if found["Brokers"]:
             place = dataclasses.replace(place, node_id=found["Brokers"][0]["NodeId"])
@@ -35,10 +36,11 @@ async def prepare(asker: Asker, prefix: str | None = None) -> tuple[Place, str]:
         offset = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": "conform"}
         rows = [{**named, "Partitions": [offset]}]
         await asker.ask(link, "OffsetCommit", {"GroupId": place.group, "Topics": rows})
-    except Unprepared as error:
+    except (Unprepared, Gone) as error:
         return place, str(error)
     finally:
-        await link.close()
+        if link is not None:
+            await link.close()
     return place, ""
 
 
@@ -77,13 +79,15 @@ def batch(count: int = 1) -> bytes:
 
 async def clean(asker: Asker, place: Place) -> list[str]:
     """Delete what the probes have made; what is left, in words."""
-    link = await asker.open()
+    link: Link | None = None
     try:
+        link = await asker.open()
         return [*await _clean_groups(asker, link, place), *await _clean_topics(asker, link, place)]
-    except (Unprepared, Closed, Silent) as error:
+    except (Unprepared, Closed, Silent, Gone) as error:
         return [f"names that begin with {place.prefix}: {error}"]
     finally:
-        await link.close()
+        if link is not None:
+            await link.close()
 
 
 async def _clean_groups(asker: Asker, link: Link, place: Place) -> list[str]:

@@ -38,8 +38,8 @@ def _page(report: Report) -> Iterator[str]:
     yield f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>"
     yield f"<h1>{escape(title)}</h1>"
     yield f'<p class="verdict {"bad" if report.count(State.FAILED) else "good"}">{escape(words.verdict(report))}</p>'
-    about = report.software or "The broker does not say what it is."
-    yield f"<p>{escape(about)} Played at {escape(report.began)} in {report.seconds:.0f} s"
+    about = report.software or "The broker does not say what it is"
+    yield f"<p>{escape(about)}. Played at {escape(report.began)} in {report.seconds:.0f} s"
     yield f" by muster {escape(report.muster)}.</p>"
     yield from _levels(report)
     if report.left:
@@ -86,7 +86,7 @@ def _bytes(one: Outcome) -> str:
     out = []
     for line in words.lines(one.answer, one.wrong):
         if isinstance(line, int):
-            out.append(f"      ({line} bytes)")
+            out.append(f"      ({words.left_out(line)})")
             continue
         pairs = " ".join(f"<mark>{pair}</mark>" if marked else pair for pair, marked in line.pairs)
         gap = " " * (3 * (words.WIDTH - len(line.pairs)))

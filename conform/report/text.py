@@ -71,7 +71,7 @@ def _bytes(one: Outcome) -> Iterator[str]:
     yield f"  the answer has {len(one.answer)} bytes{where}"
     for line in words.lines(one.answer, one.wrong):
         if isinstance(line, int):
-            yield f"    ({line} bytes)"
+            yield f"    ({words.left_out(line)})"
             continue
         raw = ""
         inside = False

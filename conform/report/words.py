@@ -8,6 +8,7 @@ from muster.conform.results import Outcome, Report, Severity, Span, State
 
 ORDER = (Severity.CLIENTS_BREAK, Severity.DIFFERS, Severity.COSMETIC, None)
 WIDTH = 16
+MOST_LINES = 24
 AROUND = 3
 """How many lines before and behind the wrong field are shown."""
 
@@ -51,7 +52,7 @@ def lines(answer: bytes, wrong: Span | None) -> list[Line | int]:
     if wrong is not None:
         first = max(0, wrong.start // WIDTH - AROUND)
         last = min(last, max(wrong.end - 1, wrong.start) // WIDTH + AROUND)
-    last = min(last, first + 4 * AROUND)
+    last = min(last, first + MOST_LINES - 1)
     out: list[Line | int] = [*rows[first : last + 1]]
     if first:
         out.insert(0, first * WIDTH)
@@ -59,6 +60,11 @@ def lines(answer: bytes, wrong: Span | None) -> list[Line | int]:
     if left > 0:
         out.append(left)
     return out
+
+
+def left_out(count: int) -> str:
+    """So many bytes are not shown."""
+    return f"{count} byte{' is' if count == 1 else 's are'} left out"
 
 
 def _is_in(wrong: Span | None, at: int) -> bool:

@@ -36,6 +36,8 @@ CLIENTS = {
     "java": f"Java {JAVA}",
     "franz-go": f"franz-go {FRANZ}",
     "sarama": f"sarama {SARAMA}",
+    "java-consumer": f"Java {JAVA}, group.protocol=consumer",
+    "confluent-kafka-consumer": f"confluent-kafka {version('confluent-kafka')}, group.protocol=consumer",
 }
 GO = {"franz-go": "franz", "sarama": "sarama"}
 """Clients in Go, and the folders of their programs."""
@@ -45,11 +47,12 @@ def commands(names: list[str], folder: Path) -> dict[str, list[str]]:
     """How each client is started; those that need it are compiled into the folder."""
     found = {}
     for name in names:
-        if name == "java":
+        if name.startswith("java"):
             jars = kafka_jars()
             subprocess.run(["javac", "-cp", f"{jars}/*", "-d", folder, HERE / "workers" / "Trial.java"], check=True)
             flags = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
             found[name] = ["java", *flags, "-cp", f"{folder}:{jars}/*", "Trial"]
+            found[name].append("consumer" if name.endswith("-consumer") else "classic")
         elif name in GO:
             program = folder / GO[name]
             subprocess.run(["go", "build", "-o", program, "."], cwd=HERE / "workers" / GO[name], check=True)
@@ -87,6 +90,11 @@ async def trial(port: int, change: str, command: list[str], seconds: float) -> d
     return {"lines": lines, "changed": proxy.changed}
 
 
+def is_for(change: str, client: str) -> bool:
+    """Consumers of KIP-848 are only run against faults of its requests, and others against all other faults."""
+    return client.endswith("-consumer") == change.startswith("consumer-") or change == "as-it-is"
+
+
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
@@ -108,7 +116,9 @@ async def main() -> None:
                 print(change, client, found["changed"], found["lines"][-1:], file=sys.stderr)
 
             changes = options.changes.split(",")
-            await asyncio.gather(*(one(change, client) for change in changes for client in programs))
+            await asyncio.gather(
+                *(one(change, name) for change in changes for name in programs if is_for(change, name))
+            )
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ RIGHT = "resumed 3"
 """The last line of a trial in which nothing goes wrong: the second consumer begins behind the commit."""
 STORM = 200
 """So many changed answers to one client in one trial are a storm of requests."""
+LATE = r"\bLate\b|Timeout(Error|Exception)|TIMED_OUT|timed out|deadline"
 DOES = {
     "produce": "producing",
     "join": "starting a consumer",
@@ -64,8 +65,9 @@ def last(lines: list[str]) -> str:
 
 def how(ended: str, answers: int) -> str:
     """What happens to a client, in words. Empty: nothing."""
+    storm = f"it asks without a pause ({answers} answers in a few seconds)" if answers else ""
     if ended == RIGHT:
-        return ""
+        return storm
     if ended.startswith("resumed"):
         return "records are delivered again, because the commit is lost"
     if not ended.startswith("error"):
@@ -75,8 +77,8 @@ def how(ended: str, answers: int) -> str:
         return f"the whole process dies ({text})"
     if stage == "end":
         return "it hangs, and cannot be closed"
-    storm = f", and it asks without a pause ({answers} answers in a few seconds)" if answers > STORM else ""
-    late = any(word in text for word in ("Late", "imeout", "TIMED_OUT", "timed out", "deadline"))
+    storm = f", and {storm}" if storm else ""
+    late = re.search(LATE, text)
     if late and "Late" not in text and stage in ("produce", "commit"):
         return f"{DOES[stage]} times out: {text}{storm}"
     if late:
@@ -94,7 +96,7 @@ def merged(known: dict[str, Any], files: list[Path]) -> dict[str, Any]:
                 # the client has not asked for what was changed
                 continue
             ended = last(row["lines"])
-            answers = row["changed"] if row["changed"] > STORM and ended != RIGHT else 0
+            answers = row["changed"] if row["changed"] > STORM else 0
             out.setdefault(row["change"], {})[row["client"]] = {"ended": ended, "answers": answers}
     return out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import uuid
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from muster.conform.probes import asking, frames, run_probes, running, scene
 from muster.conform.probes.catalogue import Probe
 from muster.conform.probes.link import Dial, plain
+from muster.conform.probes.place import Place
 from muster.conform.results import Outcome, Severity, Span, State
 from tests.conform.changing_proxy import Change, body_of, changing
 from tests.support import muster
@@ -80,6 +82,39 @@ async def test_what_differs_only_once_is_flaky() -> None:
     outcome = await played(Probe("ListGroups", 4, "rich"), change)
     assert outcome.state is State.FLAKY
     assert outcome.why.startswith("it differed at first")
+
+
+async def test_a_target_that_dies_is_said_and_the_rest_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "OPEN_TRIES", 1)
+    async with muster.running() as server:
+        asker = asking.Asker(dial_to(server.bound[0].port), await asking.advertised(dial_to(server.bound[0].port)))
+        place, _ = await scene.prepare(asker)
+    runner = running.Runner(asker, place)
+    outcomes = await runner.run([Probe("ListGroups", 4, "rich"), frames.PROBES[0], Probe("ListGroups", 4, "tags")])
+    assert {one.state for one in outcomes} == {State.SKIPPED}
+    assert all(one.why.startswith("the target accepts no connection any more: ") for one in outcomes)
+    assert (await scene.prepare(asker))[1].startswith("the target accepts no connection")
+    assert (await scene.clean(asker, place))[0].startswith(f"names that begin with {place.prefix}: the target")
+
+
+async def test_the_probe_that_ends_the_target_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "OPEN_TRIES", 1)
+    server: list[asyncio.Server] = []
+
+    async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        server[0].close()
+        writer.close()
+
+    server.append(await asyncio.start_server(die, "127.0.0.1", 0))
+    asker = asking.Asker(dial_to(server[0].sockets[0].getsockname()[1]), {16: (0, 4)})
+    place = Place("p", "t", uuid.UUID(int=0))
+    monkeypatch.setattr(running, "AT_ONCE", 1)
+    killer, other = await running.Runner(asker, place).run(
+        [Probe("ListGroups", 4, "rich"), Probe("ListGroups", 3, "rich")]
+    )
+    assert (killer.state, other.state) == (State.FAILED, State.SKIPPED)
+    assert "was not answered: the connection was closed; then the target accepts no connection any more" in killer.diff
 
 
 async def answer_wrongly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

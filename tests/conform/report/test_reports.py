@@ -53,7 +53,7 @@ FAILED   probe-ListGroups-v4-rich (wire): clients break
   request: ListGroups v4
   | Kafka has no error 7777
   the answer has 100 bytes; [wrong] ErrorCode: 2 bytes from byte 66 on
-    (16 bytes)
+    (16 bytes are left out)
     0010  10 11 12 13 14 15 16 17 18 19 1a 1b 1c 1d 1e 1f  ................
     0020  20 21 22 23 24 25 26 27 28 29 2a 2b 2c 2d 2e 2f   !"#$%&'()*+,-./
     0030  30 31 32 33 34 35 36 37 38 39 3a 3b 3c 3d 3e 3f  0123456789:;<=>?

@@ -1,4 +1,4 @@
-// One trial of Kafka's own client, with the stages and lines of python_clients.py: BOOTSTRAP TOPIC GROUP SECONDS
+// One trial of Kafka's own client, with the stages and lines of python_clients.py: PROTOCOL BOOTSTRAP TOPIC GROUP SECONDS
 import java.time.Duration;
 import java.util.List;
 import java.util.Properties;
@@ -9,7 +9,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
 public class Trial {
-    private static String bootstrap, topic, group;
+    private static String protocol, bootstrap, topic, group;
     private static long seconds;
 
     interface Job<T> {
@@ -54,10 +54,14 @@ public class Trial {
     }
 
     private static KafkaConsumer<String, String> consumer() {
-        KafkaConsumer<String, String> made = new KafkaConsumer<>(properties(
+        Properties found = properties(
                 "group.id", group, "auto.offset.reset", "earliest", "enable.auto.commit", "false",
-                "session.timeout.ms", "6000", "heartbeat.interval.ms", "300", "default.api.timeout.ms", "8000",
-                "request.timeout.ms", "5000"));
+                "default.api.timeout.ms", "8000", "request.timeout.ms", "5000", "group.protocol", protocol);
+        if (protocol.equals("classic")) {
+            found.put("session.timeout.ms", "6000");
+            found.put("heartbeat.interval.ms", "300");
+        }
+        KafkaConsumer<String, String> made = new KafkaConsumer<>(found);
         made.subscribe(List.of(topic));
         return made;
     }
@@ -75,10 +79,11 @@ public class Trial {
     }
 
     public static void main(String[] words) {
-        bootstrap = words[0];
-        topic = words[1];
-        group = words[2];
-        seconds = (long) Double.parseDouble(words[3]);
+        protocol = words[0];
+        bootstrap = words[1];
+        topic = words[2];
+        group = words[3];
+        seconds = (long) Double.parseDouble(words[4]);
         stage("produce", () -> produce(3));
         say("produced");
         KafkaConsumer<String, String> one = stage("join", Trial::consumer);

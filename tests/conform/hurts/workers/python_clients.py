@@ -84,7 +84,7 @@ async def with_aiokafka(bootstrap: str, topic: str, group: str, seconds: float) 
     await stage("close", two.stop())
 
 
-def with_confluent(bootstrap: str, topic: str, group: str, seconds: float) -> None:
+def with_confluent(bootstrap: str, topic: str, group: str, seconds: float, protocol: str) -> None:
     from confluent_kafka import Consumer, KafkaException, Producer
 
     told: list[str] = []
@@ -116,8 +116,8 @@ def with_confluent(bootstrap: str, topic: str, group: str, seconds: float) -> No
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 6_000,
-                "heartbeat.interval.ms": 300,
+                "group.protocol": protocol,
+                **({"session.timeout.ms": 6_000, "heartbeat.interval.ms": 300} if protocol == "classic" else {}),
                 "error_cb": note,
             }
         )
@@ -224,8 +224,9 @@ def with_kafka_python(bootstrap: str, topic: str, group: str, seconds: float) ->
 def main(client: str, bootstrap: str, topic: str, group: str, seconds: str) -> None:
     if client == "aiokafka":
         asyncio.run(with_aiokafka(bootstrap, topic, group, float(seconds)))
-    elif client == "confluent-kafka":
-        with_confluent(bootstrap, topic, group, float(seconds))
+    elif client.startswith("confluent-kafka"):
+        protocol = "consumer" if client.endswith("-consumer") else "classic"
+        with_confluent(bootstrap, topic, group, float(seconds), protocol)
     else:
         with_kafka_python(bootstrap, topic, group, float(seconds))
 
