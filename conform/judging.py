@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from muster.conform.marking import marked
 from muster.conform.plan import Planned
 from muster.conform.player import kafka_codec as codec
 from muster.conform.player.tcp import Driver, NotServed
@@ -54,10 +55,12 @@ def judged(attempt: Attempt, state: State, tries: int = 1, first: Attempt | None
     if state is State.PASSED:
         return Outcome("story", story.name, level, story.title, state, seconds)
     wrong = attempt if first is None else first
-    request, request_bytes, answer = culprit(wrong)
+    there, here = first_difference(wrong)
+    api, version, request_bytes, answer = culprit(wrong, here)
+    field = marked(api, version, answer, there, here) if answer else None
     return Outcome(
         "story", story.name, level, story.title, state, seconds, tries, difference(wrong),
-        request, request_bytes, answer,
+        f"{api} v{version}" if api else "", request_bytes, answer, field,
         severity=severity(wrong) if state is State.FAILED else None,
         kip=KIPS.get(level, ""),
         why=wrong.trouble or wrong.driver.trouble or ("" if first is None else f"it was right in try {tries}, alone"),
@@ -73,22 +76,26 @@ def difference(attempt: Attempt) -> str:
     return "\n".join(difflib.unified_diff(*pair, "Apache Kafka", "here", lineterm="", n=LINES))
 
 
-def culprit(attempt: Attempt) -> tuple[str, bytes, bytes]:
-    """The request before the difference, its bytes, and the answer's bytes."""
+def first_difference(attempt: Attempt) -> tuple[str, str]:
+    """The first line that differs: on Kafka, and here. Empty if no line of both differs."""
+    pairs = zip(attempt.planned.story.text.splitlines(), attempt.text.splitlines(), strict=False)
+    return next(((there, here) for there, here in pairs if here != there), ("", ""))
+
+
+def culprit(attempt: Attempt, line: str) -> tuple[str, int, bytes, bytes]:
+    """The request whose answer is shown by this line, or the last one: API, version, its bytes and the answer's."""
     driver = attempt.driver
     if not driver.sent:
-        return "", b"", b""
-    pairs = zip(attempt.planned.story.text.splitlines(), attempt.text.splitlines(), strict=False)
-    line = next((here for there, here in pairs if here != there), None)
-    odd = next((reply for reply in driver.heard if reply.line == line), None)
+        return "", 0, b"", b""
+    odd = next((reply for reply in driver.heard if line and reply.line == line), None)
     if odd is None:
         send = driver.sent[-1]
         return _request(send.api, send.version, send.body, driver.unread)
     return _request(odd.api, odd.version, odd.request, odd.frame)
 
 
-def _request(api: str, version: int, body: dict[str, object], answer: bytes) -> tuple[str, bytes, bytes]:
-    return f"{api} v{version}", codec.encode_request(api, version, 0, "conform", body), answer
+def _request(api: str, version: int, body: dict[str, object], answer: bytes) -> tuple[str, int, bytes, bytes]:
+    return api, version, codec.encode_request(api, version, 0, "conform", body), answer
 
 
 def severity(attempt: Attempt) -> Severity:

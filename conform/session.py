@@ -13,10 +13,11 @@ from muster.client.connection import RequestFailed
 from muster.client.security import ClientSecurity
 from muster.conform import catalogue, probes, target
 from muster.conform.cleaning import Cleaning
+from muster.conform.hurts import with_hurts
 from muster.conform.login import Streams
 from muster.conform.plan import START, Plan, described, plan
 from muster.conform.player.releases import Release, name_of
-from muster.conform.results import Outcome, Report
+from muster.conform.results import Outcome, Report, State
 from muster.conform.running import Run
 from muster.conform.target import Target
 from muster.version import VERSION
@@ -79,6 +80,7 @@ class Session:
         began, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
 
         def tell(outcome: Outcome) -> None:
+            outcome = with_hurts(outcome) if outcome.state is State.FAILED else outcome
             self.outcomes.append(outcome)
             told(outcome)
 

@@ -77,8 +77,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--muster-against",
+        "--against",
         metavar="HOST:PORT",
-        help="run the tests on this Kafka cluster, and skip tests of what only Muster can do",
+        help="run the tests on this Kafka cluster, and skip tests of what only Muster can do; "
+        "`--pyargs muster.conform` compares this cluster with Kafka",
+    )
+    group.addoption(
+        "--muster-command-config",
+        metavar="FILE",
+        help="properties with security.protocol, sasl.* and ssl.* for `--pyargs muster.conform`",
     )
 
 

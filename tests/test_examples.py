@@ -63,6 +63,7 @@ def test_each_example_is_run_by_a_test() -> None:
         "conformance/test_languages.py",
         "testing/test_recipes.py",
         "e2e/test_cluster_page.py",
+        "conform/test_pytest_form.py",
     )
     places = [Path(__file__), *(ROOT / "tests" / place for place in elsewhere)]
     tests = "".join(place.read_text(encoding="utf-8") for place in places)

@@ -113,6 +113,9 @@ async def test_a_difference_is_shown_with_its_request_and_the_bytes_of_the_answe
     assert "+    A <- join ok generation=5 protocol=range leader=A members=[A:a]" in outcome.diff.splitlines()
     assert codec.decode_response("JoinGroup", 9, outcome.answer)[1]["GenerationId"] == 5
     assert (outcome.severity, outcome.tries) == (Severity.DIFFERS, 3)
+    assert outcome.wrong is not None
+    assert outcome.wrong.field == "GenerationId"
+    assert {hurt.client.split()[0] for hurt in outcome.hurts} >= {"aiokafka", "Java", "sarama"}
 
 
 async def test_an_answer_that_cannot_be_read_breaks_clients() -> None:
