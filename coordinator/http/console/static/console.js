@@ -2,23 +2,23 @@
 
 import { follow, Failure, get } from "./api.js";
 import { ask, h, show } from "./dom.js";
-import { faults } from "./faults.js";
 import { groups } from "./groups.js";
-import { group } from "./group.js";
-import { clients, cluster, refused, topic, topics, transactions } from "./lists.js";
 
+// The first page needs few modules. The others are loaded when their page is opened.
+const list = (name) => async () => (await import("./lists.js"))[name];
+const group = async () => (await import("./group.js")).group;
 const PAGES = [
-  ["", "Groups", groups, "g"],
-  ["topics", "Topics", topics, "t"],
-  ["cluster", "Cluster", cluster, "c"],
-  ["clients", "Clients", clients, "l"],
-  ["transactions", "Transactions", transactions, "x"],
-  ["refused", "Refused", refused, "r"],
+  ["", "Groups", () => groups, "g"],
+  ["topics", "Topics", list("topics"), "t"],
+  ["cluster", "Cluster", list("cluster"), "c"],
+  ["clients", "Clients", list("clients"), "l"],
+  ["transactions", "Transactions", list("transactions"), "x"],
+  ["refused", "Refused", list("refused"), "r"],
 ];
 const main = document.getElementById("main");
 const stream = document.getElementById("stream");
 let leaving = new AbortController();
-let current = null;
+let current = {};
 
 function address() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -70,7 +70,7 @@ function problem(error) {
   else main.prepend(h("p", { id: "problem", class: "panel problem", role: "alert" }, text, there));
 }
 
-function open() {
+async function open() {
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
@@ -80,11 +80,19 @@ function open() {
   const place = h("div");
   show(main, place);
   const tools = { place, query, signal, problem, repeat: (ms, load) => repeat(signal, ms, load) };
-  let page;
-  if (first === "groups" && name !== undefined) page = group(tools, name);
-  else if (first === "topics" && name !== undefined) page = topic(tools, name);
-  else page = (PAGES.find(([path]) => path === first) ?? PAGES[0])[2](tools);
-  current = page;
+  let load = (PAGES.find(([path]) => path === first) ?? PAGES[0])[2];
+  if (first === "groups" && name !== undefined) load = group;
+  else if (first === "topics" && name !== undefined) load = list("topic");
+  current = {};
+  let make;
+  try {
+    make = await load();
+  } catch (error) {
+    if (!signal.aborted) problem(error);
+    return;
+  }
+  if (signal.aborted) return;
+  const page = current = make(tools, name);
   document.title = page.title ? `${page.title} – Muster` : "Muster";
   listen(page);
 }
@@ -139,7 +147,7 @@ function key(event) {
 
 get("about").then((about) => {
   if (!about.control) return;
-  PAGES.push(["faults", "Faults", faults, "f"]);
+  PAGES.push(["faults", "Faults", async () => (await import("./faults.js")).faults, "f"]);
   if (address().parts[0] === "faults") open();
   else navigation(address().parts[0]);
 }).catch(() => {});
