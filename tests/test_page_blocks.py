@@ -27,6 +27,7 @@ PAGES = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rg
 ALL = [block for page in PAGES for block in blocks(page)]
 RUN = {
     "docs/cluster.md": "tests/e2e/test_cluster_page.py",
+    "docs/conform-in-ten-minutes.md": "tests/conform/test_ten_minutes.py",
     "docs/docker.md": "tests/image/test_page.py",
     "docs/testcontrol.md": "tests/testing/test_testcontrol_page.py",
     "docs/testing.md": "tests/testing/test_recipes.py",
