@@ -91,6 +91,7 @@ def test_the_python_of_the_page_about_the_pipeline_runs_on_spark(sample: Path) -
     assert (sample / "report" / "report.html").is_file()
 
 
+@pytest.mark.timeout(900)
 def test_spark_submit_takes_the_command_with_only_the_code(sample: Path) -> None:
     lines = [line for block in blocks("docs/pipeline.md", "sh") for line in block.commands]
     [line] = [line for line in lines if line.startswith("spark-submit") and line.endswith("…")]
@@ -98,7 +99,9 @@ def test_spark_submit_takes_the_command_with_only_the_code(sample: Path) -> None
     dist.mkdir()
     write_zip(dist / "muster.zip")
     write_entry(dist / "analyze.py")
-    own = line.replace("spark://master.example:7077", "local[1]").replace("…", "muster-data --out submitted")
+    own = line.replace("spark://master.example:7077", "local[1]").replace(
+        "…", "muster-data --out submitted --what-if none"
+    )
     tool, *words = shlex.split(own)
     python = {"PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
@@ -107,7 +110,7 @@ def test_spark_submit_takes_the_command_with_only_the_code(sample: Path) -> None
         env=bare_environment() | python,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
