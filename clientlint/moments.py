@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from muster.clientlint.leader_errors import LeaderError
 from muster.testcontrol.faults.actions import Action, Cut, Error, LoseAnswer, Note, Throttle
 
 SHORT_MS: Final = 3_000
@@ -15,6 +16,8 @@ THROTTLE_MS: Final = 2_000
 _COORDINATED: Final = (
     "Heartbeat", "JoinGroup", "SyncGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat",
 )  # fmt: skip
+_LOADING: Final = ("JoinGroup", "SyncGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat")
+"""A coordinator that loads answers heartbeats of classic members with success."""
 _HEARTBEATS: Final = ("Heartbeat", "ConsumerGroupHeartbeat")
 _ALL: Final = ()
 
@@ -44,12 +47,12 @@ _MOMENTS: Final = (
     Moment("expired", "the session of each member ends", _HEARTBEATS, Note(), LONG_MS, each_once=True,
            shakes="expire"),
     Moment("coordinator-moved", "NOT_COORDINATOR for 8 s", _COORDINATED, Error("NOT_COORDINATOR"), LONG_MS),
-    Moment("coordinator-loading", "COORDINATOR_LOAD_IN_PROGRESS for 3 s", _COORDINATED,
+    Moment("coordinator-loading", "COORDINATOR_LOAD_IN_PROGRESS for 3 s", _LOADING,
            Error("COORDINATOR_LOAD_IN_PROGRESS")),
-    Moment("leader-moved", "NOT_LEADER_OR_FOLLOWER for 8 s", ("Fetch", "Produce"), Error("NOT_LEADER_OR_FOLLOWER"),
-           LONG_MS),
-    Moment("leader-unknown", "LEADER_NOT_AVAILABLE in Metadata for 3 s, with the leader moved",
-           ("Metadata", "Fetch", "Produce"), Error("LEADER_NOT_AVAILABLE")),
+    Moment("leader-moved", "NOT_LEADER_OR_FOLLOWER for 8 s", ("Fetch", "Produce"),
+           LeaderError("NOT_LEADER_OR_FOLLOWER"), LONG_MS),
+    Moment("leader-unknown", "no partition has a leader for 3 s", ("Metadata", "Fetch", "Produce"),
+           LeaderError("NOT_LEADER_OR_FOLLOWER")),
     Moment("throttled", "each answer asks for a pause of 2 s", _ALL, Throttle(THROTTLE_MS), LONG_MS),
     Moment("answer-lost", "a heartbeat or commit is handled, and its connection cut",
            ("Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit"), LoseAnswer(), LONG_MS, each_once=True),

@@ -8,15 +8,19 @@ from contextlib import suppress
 import pytest
 
 from muster.clientlint import rehearsal
+from muster.clientlint.leader_errors import LeaderError
 from muster.clientlint.linter import Linter
 from muster.clientlint.moments import MOMENTS, Moment
 from muster.clientlint.report import as_json, as_text
 from muster.clientlint.serving import ClientLint
 from muster.clientlint.trails import MAX_STEPS, Trails
 from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from muster.testcontrol.faults.actions import Error
+from muster.testcontrol.faults.matching import Match
 from muster.testcontrol.server_control import ServerControl
 from tests.clientlint.scripted import CLIENT, Scripted
 from tests.support.muster import connected
@@ -124,3 +128,17 @@ def test_each_moment_is_explained(name: str) -> None:
     moment = MOMENTS[name]
     assert moment.about
     assert moment.name == name
+
+
+async def test_a_leader_that_has_moved_is_answered_by_rows_also_in_a_session() -> None:
+    async with controlled() as control, connected(control.server, "c") as client:
+        control.faults.add(Match(api=("Fetch", "Metadata")), LeaderError("NOT_LEADER_OR_FOLLOWER"))
+        metadata = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]))
+        (topic,) = metadata.topics
+        assert [(row.error_code, row.leader_id) for row in topic.partitions] == [(5, -1)] * 2
+        asked = FetchTopic(topic_id=topic.topic_id, partitions=[FetchPartition(0), FetchPartition(1)])
+        first = await client.ask(FetchRequest(session_epoch=0, topics=[asked], max_wait_ms=60_000, min_bytes=1))
+        next_ = await client.ask(FetchRequest(session_id=first.session_id, session_epoch=1, max_wait_ms=60_000))
+        for answer in (first, next_):
+            rows = [row for one in answer.responses for row in one.partitions]
+            assert (answer.error_code, [(row.partition_index, row.error_code) for row in rows]) == (0, [(0, 6), (1, 6)])
