@@ -35,6 +35,11 @@ def conform(options: argparse.Namespace) -> int:
     """Exit status 0 when nothing differs, 1 when something does, 2 when nothing could be compared."""
     if options.settings is not None:
         return _print_settings(options.settings)
+    if options.listen is not None:
+        # a server, which conform's clients do not need
+        from muster.cli import lint
+
+        return lint.listen(options.listen, options.json)
     try:
         address = _address(options.address)
         security = read_command_config(options.command_config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.cli.output import fail
@@ -38,6 +39,13 @@ def run(options: argparse.Namespace) -> int:
         stdout.close()
         log.close()
     return 1 if found is None or found.breaks else 0
+
+
+def listen(at: str, report: Path | None) -> int:
+    """`muster conform --listen`: as `muster lint` at this port, or at this HOST:PORT."""
+    address = at if ":" in at else f"localhost:{at}"
+    given = {"listen": address, "report": report, "rehearse": False, "nodes": None, "log_level": None}
+    return run(argparse.Namespace(moment=[], topic=[], override=[], **given))
 
 
 def serve(config: Config, stdout: LineWriter, moments: list[str], *, rehearse: bool) -> Report | None:

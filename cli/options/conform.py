@@ -13,6 +13,7 @@ examples:
   muster conform localhost:9092 --may-alter --html report.html --junit report.xml
   muster conform localhost:9092 --story join-is-a-barrier
   muster conform localhost:9092 --dry-run               what would be made and changed
+  muster conform --listen 9092                          a server that checks its clients (docs/client-lint.md)
   muster conform --settings > conform.properties        properties with which nearly all stories are played
 """
 _CONFORM: Final = """
@@ -27,6 +28,8 @@ conform  conform:conform  prove of any broker where it is not Kafka
     --may-alter  give the groups of stories the configs that they need, and change settings of the brokers that can be
         changed at run time; they are put back at the end
     --dry-run  only list what would be made and changed
+    --listen PORT  check clients instead: be a server for them, and report which rules they break, as muster lint does;
+        its report is written into the file of --json, as JSON if the name ends with .json
     --settings NAME  only print properties for a broker: main (default), small, delayed, upgrade, downgrade or disabled;
         main lets nearly all stories run, all together let every story run
     --command-config FILE  a client.properties as Kafka's tools have it: TLS, SASL
