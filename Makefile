@@ -138,7 +138,7 @@ bench-%: venv
 	$(BIN)/python -m $(BENCH_$*) $(ARGS)
 
 # the parts that need no checkout of another project
-CONFORMANCE := docs cluster random random-consumers random-transactions random-shares clients shares log assignors connect streams pipeline pyspark suites librdkafka console deploy
+CONFORMANCE := docs cluster conform random random-consumers random-transactions random-shares clients shares log assignors connect streams pipeline pyspark suites librdkafka console deploy
 conformance: $(addprefix conformance-,$(CONFORMANCE)) ## compare with real Kafka and its clients; conformance-PART: a mark in tests/conformance/conftest.py
 
 # the parts of tests/conformance are pytest's marks; a part that is a client's own suite needs a checkout: KAFKAJS=DIR, AIOKAFKA=DIR, SARAMA=DIR, KAFKA_PYTHON=DIR

@@ -44,8 +44,8 @@ class Attempt:
         return self.text == self.planned.story.text and not self.trouble
 
 
-def judged(attempt: Attempt, state: State, tries: int = 1, first: Attempt | None = None) -> Outcome:
-    """The outcome. `first`: the attempt that went otherwise, if a later one was right."""
+def judged(attempt: Attempt, state: State, tries: int = 1, first: Attempt | None = None, why: str = "") -> Outcome:
+    """The outcome. `first`: the attempt whose difference is shown, if not this one; `why`: what is said of it."""
     story, level = attempt.planned.story, attempt.planned.level
     seconds = attempt.seconds + (0.0 if first is None else first.seconds)
     if attempt.not_served is not None:
@@ -63,7 +63,7 @@ def judged(attempt: Attempt, state: State, tries: int = 1, first: Attempt | None
         f"{api} v{version}" if api else "", request_bytes, answer, field,
         severity=severity(wrong) if state is State.FAILED else None,
         kip=KIPS.get(level, ""),
-        why=wrong.trouble or wrong.driver.trouble or ("" if first is None else f"it was right in try {tries}, alone"),
+        why=why or wrong.trouble or wrong.driver.trouble,
     )  # fmt: skip
 
 

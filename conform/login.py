@@ -25,7 +25,8 @@ def opener(security: ClientSecurity | None) -> Open:
 
     async def opened(host: str, port: int) -> Streams:
         try:
-            return await asyncio.wait_for(_opened(host, port, security), CONNECT_S)
+            async with asyncio.timeout(CONNECT_S):
+                return await _opened(host, port, security)
         except TimeoutError:
             raise RequestFailed(f"{host}:{port} does not answer") from None
         except OSError as error:

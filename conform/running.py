@@ -16,6 +16,7 @@ from muster.conform.plan import Plan, Planned, skip
 from muster.conform.player import readiness, tcp
 from muster.conform.player.brokers import AnyConnection
 from muster.conform.player.tcp import Driver, NotServed
+from muster.conform.pulse import Pulse
 from muster.conform.results import Outcome, State
 from muster.conform.target import BROKER, GROUP, Target, alter, described
 
@@ -24,11 +25,15 @@ AT_ONCE = 16
 PATIENCE_S = 10.0
 """How long a due answer may take when stories are played side by side."""
 QUIET_S = 0.1
-"""After this time without an answer a request counts as waiting; longer when a story is played again."""
+"""After this time without an answer a request counts as waiting."""
 STORY_S = 60.0
 """How long a story may take beyond the time that it waits."""
 AGAIN = 2
-"""How often a story that timing can change is played again, alone."""
+"""A story has failed when it goes wrong this often again, alone, while nobody is busy."""
+MOST_TRIES = 6
+"""How often a story is played again at most, on a busy machine."""
+STRETCHED = 3
+"""How much the times of a story are stretched in every second try."""
 AGAIN_S = 150.0
 """After this time no more failed stories are played again: so many failures are none of timing."""
 EFFECTIVE_S = 10.0
@@ -55,14 +60,19 @@ class Run:
     outcomes: list[Outcome] = field(default_factory=list)
     topic_ids: dict[str, uuid.UUID] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.pulse = Pulse(self.target)
+
     async def play(self) -> None:
         """Play all stories, and clean up, also after a failure or when the run is cancelled."""
         for outcome in self.plan.skipped:
             self._tell(outcome)
+        self.pulse.start()
         try:
             for configs, ones in self.plan.phases:
                 await self._phase(configs, ones)
         finally:
+            await self.pulse.stop()
             await asyncio.shield(self.cleaning.clean())
 
     async def _phase(self, configs: Mapping[str, str], ones: Sequence[Planned]) -> None:
@@ -212,22 +222,24 @@ class Run:
         return [name + suffix for name in one.groups]
 
     async def _again(self, runner: AnyConnection, first: Attempt) -> Outcome:
-        """Play a failed story again, alone."""
-        texts = [first.text]
-        last = first
-        for number in range(AGAIN):
+        """Play a failed story again, alone, until it is right, or has gone wrong twice while nobody was busy."""
+        text, calm = first.text, 0
+        for number in range(MOST_TRIES):
             suffix = new_suffix()
             if first.planned.group_configs:
                 groups = self._groups(first.planned, suffix)
                 await self._configure(runner, dict.fromkeys(groups, first.planned.group_configs))
-            scale = 2 if number and first.planned.can_be_stretched else 1
-            last = await self._attempt(first.planned, suffix, tcp.PATIENCE_S, QUIET_S * (number + 1.5), scale)
+            scale = STRETCHED if number % 2 and first.planned.can_be_stretched else 1
+            began = time.monotonic()
+            last = await self._attempt(first.planned, suffix, tcp.PATIENCE_S, QUIET_S, scale)
+            tries = number + 2
             if last.is_right:
-                return judged(last, State.FLAKY, tries=number + 2, first=first)
-            if last.text == texts[-1] and not first.planned.depends_on_time:
-                break
-            texts.append(last.text)
-        return judged(last, State.FAILED, tries=len(texts))
+                return judged(last, State.FLAKY, tries, first, f"it was right in try {tries}, alone")
+            calm += not self.pulse.was_busy(began, scale)
+            if calm == AGAIN or (last.text == text and not first.planned.depends_on_time):
+                return judged(last, State.FAILED, tries)
+            text = last.text
+        return judged(last, State.FLAKY, tries, first, "it never went right, but the machine was too busy to tell")
 
     async def _attempt(self, one: Planned, suffix: str, patience_s: float, quiet_s: float, scale: float = 1) -> Attempt:
         target = self.target

@@ -53,7 +53,8 @@ class BrokersConnection:
         """Ask on behalf of the runner: the answer."""
         future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
         self.send(Send(RUNNER, api, version, RUNNER, body, None), future)
-        return await asyncio.wait_for(future, 20)
+        async with asyncio.timeout(20):
+            return await future
 
     async def close(self) -> None:
         """Close the connections to all brokers."""
@@ -161,9 +162,8 @@ class BrokersConnection:
     async def _link(self, address: Address) -> Connection:
         link = self._links.get(address)
         if link is None or link.task.done():
-            link = self._links[address] = await asyncio.wait_for(
-                Connection.to(*address, opened=self._opened), CONNECT_S
-            )
+            async with asyncio.timeout(CONNECT_S):
+                link = self._links[address] = await Connection.to(*address, opened=self._opened)
         return link
 
     async def _living(self) -> list[Address]:

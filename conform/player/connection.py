@@ -97,7 +97,8 @@ class Connection:
         """Ask on behalf of the runner: the answer."""
         future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
         self.send(Send(RUNNER, api, version, RUNNER, body, None), future)
-        return await asyncio.wait_for(future, 10)
+        async with asyncio.timeout(10):
+            return await future
 
     async def close(self) -> None:
         """Close the socket."""

@@ -122,8 +122,9 @@ class Driver:
             if left <= 0:
                 return False
             self.news.clear()
-            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-                await asyncio.wait_for(self.news.wait(), left)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self.news.wait()
         return True
 
     def taken(self) -> list[Reply]:

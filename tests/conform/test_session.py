@@ -14,6 +14,7 @@ from muster.client.connection import RequestFailed
 from muster.client.security import ClientSecurity, of
 from muster.conform import session
 from muster.conform.player import kafka_codec as codec
+from muster.conform.pulse import BUSY_S, Pulse
 from muster.conform.results import Outcome, Report, Severity, State
 from muster.conform.session import Session, Wishes
 from muster.conform.settings import MAIN
@@ -139,6 +140,25 @@ async def test_what_goes_wrong_once_is_flaky_and_no_failure() -> None:
     assert (outcome.state, outcome.tries, report.exit_status) == (State.FLAKY, 2, 0)
     assert outcome.why == "it was right in try 2, alone"
     assert "generation=5" in outcome.diff
+
+
+async def test_a_story_that_goes_wrong_on_a_busy_machine_is_flaky(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pulse, "was_busy", lambda pulse, since, scale: True)
+    async with muster() as server, changing(("127.0.0.1", port_of(server)), wrong_generation) as proxy:
+        report = await played(proxy.port, STORY)
+    (outcome,) = report.outcomes
+    assert (outcome.state, outcome.why) == (State.FLAKY, "it never went right, but the machine was too busy to tell")
+
+
+async def test_the_pulse_notices_slow_answers() -> None:
+    async with muster() as server:
+        pulse = Pulse((await begun(port_of(server), STORY)).target)
+        pulse.start()
+        await pulse.stop()
+    pulse.measures.append((10.0, BUSY_S * 1.5))
+    assert pulse.was_busy(9.0)
+    assert not pulse.was_busy(11.0)
+    assert not pulse.was_busy(9.0, scale=2)
 
 
 async def test_a_story_with_a_request_that_the_broker_does_not_offer_is_skipped() -> None:

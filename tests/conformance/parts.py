@@ -7,6 +7,7 @@ PARTS = {
     "assignors": "every assignor against Kafka's Java class, on thousands of random inputs",
     "clients": "unmodified Java clients and tools, and franz-go with the consumer protocol",
     "cluster": "three brokers or nodes whose leaders and coordinators move; a database that fails over",
+    "conform": "muster conform: every story and probe on Kafka and on Muster, ten times in a row on a busy machine",
     "connect": "three Kafka Connect workers with Muster as their only cluster; one is killed",
     "console": "the console in a headless Chromium, over Muster and over Kafka",
     "docs": "the blocks of docs/ that need Kafka's tools or Spark",
@@ -26,6 +27,7 @@ PARTS = {
 """Marks, each with what its tests compare. `make conformance-PART` runs a part."""
 FILES = {
     "test_aiokafka": "aiokafka", "test_assignors": "assignors", "test_cluster_": "cluster",
+    "test_conform": "conform",
     "test_connect_assignors": "assignors", "test_connect_cluster": "connect", "test_console": "console",
     "test_deploy": "deploy", "test_docs": "docs", "test_kafkajs": "kafkajs",
     "test_languages": "languages", "test_librdkafka": "librdkafka", "test_log_": "log", "test_pipeline_": "pipeline",
