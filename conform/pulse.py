@@ -1,4 +1,4 @@
-"""Notices when the machine or the broker is too busy for the times of a story, by a small request every 30 ms."""
+"""Notices when machine or broker are too busy for the times of a story. It sends a small request every 30 ms."""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 from muster.conform.player.story import Step, Story
@@ -35,6 +37,15 @@ first word of the request.
 REFUSALS: Final = ("INVALID_SESSION_TIMEOUT", "INVALID_CONFIG")
 """A story with such an answer is about a bound: only the bound of its `broker` line will do."""
 GROUP: Final = re.compile(r"\bgroups?=(\S+)")
+SESSION: Final = re.compile(r"\bsession=(-?\d+)")
+DELAY: Final = "group.initial.rebalance.delay.ms"
+MIN_SESSION: Final = "group.min.session.timeout.ms"
+OF_JOINS: Final = (DELAY, MIN_SESSION)
+"""A story in which nobody joins a classic group does not mind these settings."""
+LONGEST_DELAY_MS: Final = 3000
+"""Kafka's default: the longest delay before the first generation of a group that the player has patience for."""
+UNHURRIED: Final = Path(__file__).with_name("unhurried.txt")
+"""The names of stories whose answers are the same when each first generation of a group comes later."""
 
 MAIN: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -61,19 +72,33 @@ SETS: Final = {
     "delayed": {**MAIN, "group.initial.rebalance.delay.ms": "600"},
     "upgrade": {**MAIN, POLICY: "upgrade", "group.consumer.max.size": "3"},
     "downgrade": {**MAIN, POLICY: "downgrade"},
-    "disabled": {**MAIN, POLICY: "disabled"},
+    "disabled": {**MAIN, POLICY: "disabled", "group.streams.max.size": "9"},
 }
 """Settings of a broker, by name. With those of `main` nearly all stories are played. All together play all stories."""
 
 
 def wanted(story: Story) -> dict[str, str]:
     """All settings that the story needs."""
-    words = (item.line.partition(":")[2].split() for item in story.items if isinstance(item, Step))
-    kinds = {one[0].partition("-")[0] for one in words if one}
+    lines = (item.line.partition(":")[2].split() for item in story.items if isinstance(item, Step))
+    words = {line[0] for line in lines if line}
     needed: dict[str, str] = {}
-    for kind in sorted(kinds):
+    for kind in sorted({word.partition("-")[0] for word in words}):
         needed |= NOT_SAID.get(kind, {})
-    return needed | story.broker
+    needed |= story.broker
+    if words.isdisjoint(("join", "enter")):
+        needed = {name: value for name, value in needed.items() if name not in OF_JOINS}
+    return needed
+
+
+@cache
+def unhurried() -> frozenset[str]:
+    """The names of the stories that do not mind an initial delay."""
+    return frozenset(UNHURRIED.read_text(encoding="utf-8").split())
+
+
+def shortest_session(story: Story) -> int:
+    """The shortest session of classic members in the story."""
+    return min(map(int, [story.defaults.get("session", "10000"), *SESSION.findall(story.text)]))
 
 
 def groups_of(story: Story) -> list[str]:
@@ -94,9 +119,13 @@ def fits(story: Story, name: str, value: str, found: str | None) -> bool:
     """Whether a broker's value of a setting will do for the story. A lower bound may be lower than the story's."""
     if found == value or (found is None and value in OFF):
         return True
-    if found is None or not re.search(r"\.min\.", name) or any(word in story.text for word in REFUSALS):
+    if found is None or any(word in story.text for word in REFUSALS):
         return False
-    return int(found) <= int(value)
+    if name == DELAY and value == "0":
+        return story.name in unhurried() and int(found) <= LONGEST_DELAY_MS
+    if name == MIN_SESSION:
+        return int(found) <= shortest_session(story)
+    return ".min." in name and int(found) <= int(value)
 
 
 @dataclass(frozen=True)

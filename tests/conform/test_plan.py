@@ -8,7 +8,7 @@ from muster.conform import catalogue
 from muster.conform.plan import Plan, described, plan
 from muster.conform.player.story import Story
 from muster.conform.results import State
-from muster.conform.settings import MAIN, SETS, Known, groups_of, wanted
+from muster.conform.settings import DELAY, MAIN, MIN_SESSION, SETS, Known, groups_of, unhurried, wanted
 from muster.coordinator.properties import lookup
 
 NEWEST = (4, 4)
@@ -71,8 +71,36 @@ def test_stories_that_need_another_setting_of_all_brokers_are_played_in_a_phase_
 
 @pytest.mark.parametrize(("found", "is_played"), [("1000", True), ("50", True), ("2000", False), (None, False)])
 def test_a_lower_bound_may_be_lower_than_that_of_the_story(found: str | None, is_played: bool) -> None:
-    one = story("broker group.min.session.timeout.ms=1000", "A: enter", "    A <- join ok")
+    one = story("broker group.share.min.session.timeout.ms=1000", *SHARES[1:])
+    assert bool(planned(one, Known({"group.share.min.session.timeout.ms": found})).played) is is_played
+
+
+@pytest.mark.parametrize(("session", "found", "is_played"), [("", "6000", True), ("session=3000", "6000", False)])
+def test_a_story_needs_a_lower_bound_of_sessions_only_for_its_own_sessions(
+    session: str, found: str, is_played: bool
+) -> None:
+    one = story("broker group.min.session.timeout.ms=100", f"A: enter {session}", "    A <- join ok")
     assert bool(planned(one, Known({"group.min.session.timeout.ms": found})).played) is is_played
+
+
+def test_settings_of_classic_groups_do_not_matter_to_a_story_without_them() -> None:
+    one = story("broker group.initial.rebalance.delay.ms=0 group.min.session.timeout.ms=100", *SHARES[1:])
+    assert planned(one, Known({DELAY: "3000", MIN_SESSION: "6000"})).played
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "is_played"),
+    [("join-is-a-barrier", "3000", True), ("join-is-a-barrier", "5000", False), ("session-expires", "3000", False)],
+)
+def test_some_stories_do_not_mind_an_initial_delay(name: str, found: str, is_played: bool) -> None:
+    assert bool(planned(story(*JOINS, name=name), Known({DELAY: found})).played) is is_played
+
+
+def test_stories_that_do_not_mind_an_initial_delay_are_stories_in_which_no_time_passes() -> None:
+    """Each of them was right on a Kafka with its default delay."""
+    timeless = {one.name for one in catalogue.stories() if not one.takes_time and one.broker.get(DELAY) == "0"}
+    assert unhurried() <= timeless
+    assert len(unhurried()) > 200
 
 
 def test_a_story_about_the_bound_itself_needs_exactly_this_bound() -> None:
