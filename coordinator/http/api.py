@@ -62,6 +62,7 @@ def api(current: Callable[[], Server | None], alerts: GroupAlerts) -> list[BaseR
             server = current()
             if server is None or not server.nodes:
                 raise Failure("unavailable", "the node is not registered in its cluster")
+            request.state.ends = await server.ends_elsewhere()
             making = asyncio.ensure_future(to_its_end(server.job_queue, make(server, request)))
             done, _ = await asyncio.wait([making], timeout=ANSWER_S)
             if not done:
@@ -255,7 +256,7 @@ def _row(now: GroupNow) -> Row:
 def _group_of(server: Server, request: Request) -> GroupNow:
     group_id = unquote(request.path_params["group"])
     _check_seen(server, request, ResourceType.GROUP, group_id)
-    now = GroupNow.of(server, group_id)
+    now = GroupNow.of(server, group_id, request.state.ends)
     if now is None and (where := coordinator_elsewhere(server, group_id)) is not None:
         raise where.failure(group_id)
     if now is None:
@@ -264,9 +265,11 @@ def _group_of(server: Server, request: Request) -> GroupNow:
 
 
 def _group(now: GroupNow) -> Job[Row]:
-    lag, partitions = 0, 0
+    lag: int | None = 0
+    partitions = 0
     for topic, index in now.committed():
-        lag += now.offset(topic, index).get("lag") or 0
+        one = now.offset(topic, index)["lag"]
+        lag = None if lag is None or one is None else lag + one
         partitions += 1
         if not partitions % LOOKED_AT_ONCE:
             yield None

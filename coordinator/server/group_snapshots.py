@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from muster.coordinator.groups.classic.group import CONSUMER, PREPARING, STABLE, ClassicGroup
@@ -29,6 +30,7 @@ from muster.protocol.message import MalformedMessage
 
 READ_BYTES: Final = 64 * 1024
 """How many bytes of a log are read in one step."""
+Ends = Mapping[str, Mapping[int, tuple[int, int]]]
 
 
 def shard_of(server: Server, group_id: str) -> tuple[int, GroupShard] | None:
@@ -55,20 +57,24 @@ def group_ids(server: Server) -> list[str]:
 class GroupNow:
     """A group as it is at each question. A group that ends meanwhile has no members and no offsets any more."""
 
-    __slots__ = ("_server", "_shard", "group_id", "node_id")
+    __slots__ = ("_elsewhere", "_server", "_shard", "group_id", "node_id")
 
-    def __init__(self, server: Server, node_id: int, shard: GroupShard, group_id: str) -> None:
+    def __init__(
+        self, server: Server, node_id: int, shard: GroupShard, group_id: str, elsewhere: Ends = MappingProxyType({})
+    ) -> None:
+        """`elsewhere`: start and end of logs that other processes lead."""
         self._server = server
+        self._elsewhere = elsewhere
         self._shard = shard
         self.node_id = node_id
         """The node that coordinates the group."""
         self.group_id = group_id
 
     @classmethod
-    def of(cls, server: Server, group_id: str) -> GroupNow | None:
+    def of(cls, server: Server, group_id: str, elsewhere: Ends = MappingProxyType({})) -> GroupNow | None:
         """The group; None when it does not exist, or no node coordinates it now."""
         found = shard_of(server, group_id)
-        now = None if found is None else cls(server, *found, group_id)
+        now = None if found is None else cls(server, *found, group_id, elsewhere)
         return now if now is not None and now._group is not None else None
 
     @property
@@ -165,7 +171,8 @@ class GroupNow:
         packed = {} if self._core is None else self._core.state.offsets.topics(self.group_id).get(topic, {})
         offset = position_of(packed[partition])[0] if partition in packed else None
         here = self._server.topics.open.partition(topic, partition)
-        end = None if here is None else here.log.durable_offset
+        there = self._elsewhere.get(topic, {}).get(partition, (None, None))[1]
+        end = there if here is None else here.log.durable_offset
         lag = None if end is None or offset is None else max(end - offset, 0)
         return {"topic": topic, "partition": partition, "offset": offset, "end_offset": end, "lag": lag}
 

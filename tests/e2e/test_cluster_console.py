@@ -103,6 +103,7 @@ def test_each_console_has_its_groups_and_leads_to_the_other(nodes: list[ClusterN
             asked(f"{base}/console/groups/{away}/actions", delete),
         ):
             assert (status, answer["error"]["details"]) == (404, elsewhere)
+        assert asked(f"{base}/api/v1/groups/{own}")[1]["lag"] == PARTITIONS * RECORDS
         text = asked(f"{base}/metrics")[1]
         assert text.count(f'kafka_consumergroup_lag{{consumergroup="{own}"') == PARTITIONS
         # an action may need the ends of partitions that the other node leads
