@@ -14,6 +14,7 @@ from muster.coordinator.config import load
 from muster.coordinator.properties.lookup import MUSTER
 from muster.pipeline.episodes import thresholds
 from muster.pipeline.tables.schema import TABLES
+from tools.diagrams import rooms
 from tools.diagrams.draw import ON_SITE
 from tools.site import __main__ as site
 from tools.site import staging
@@ -109,6 +110,11 @@ def test_large_tables_of_the_code_are_drawn_on_the_site(stage: Staging) -> None:
         assert sorted(named) == sorted(parts), name
         text = stage.page(page)
         assert all(draw() in text for draw in parts.values()), name
+
+
+def test_the_site_needs_no_tools_of_tests() -> None:
+    """`make docs-site` installs what `make pipeline` needs, and mkdocs; a fresh clone has nothing else."""
+    assert not hasattr(rooms, "grimp")
 
 
 def test_lists_get_an_empty_line_and_comments_go(stage: Staging, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from pathlib import Path
-
-import grimp
+from typing import TYPE_CHECKING
 
 from tools.diagrams.pages import Parts
+
+if TYPE_CHECKING:
+    import grimp
 
 ROOT = Path(__file__).parents[2]
 LAYERS = "imports only run downwards"
@@ -33,6 +35,8 @@ def layers() -> tuple[tuple[str, ...], ...]:
 @cache
 def imports() -> grimp.ImportGraph:
     """All imports of the tree, also those that are only for type checking."""
+    import grimp  # `make docs-site` has no tools of tests
+
     return grimp.build_graph("muster", cache_dir=None)
 
 
