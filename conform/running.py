@@ -57,6 +57,8 @@ class Run:
     cleaning: Cleaning
     told: Told
     at_once: int = AT_ONCE
+    to_the_end: bool = False
+    """Whether a story goes on after the first step that went otherwise."""
     outcomes: list[Outcome] = field(default_factory=list)
     topic_ids: dict[str, uuid.UUID] = field(default_factory=dict)
 
@@ -257,7 +259,9 @@ class Run:
         began = time.monotonic()
         try:
             async with asyncio.timeout(STORY_S + one.seconds * scale):
-                attempt.text = await tcp.play(driver, one.story, ids, suffix, prefix=one.prefix, to_the_end=False)
+                attempt.text = await tcp.play(
+                    driver, one.story, ids, suffix, prefix=one.prefix, to_the_end=self.to_the_end
+                )
         except NotServed as missing:
             attempt.not_served = missing
         except FAILURES as failure:

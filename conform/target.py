@@ -12,6 +12,7 @@ from muster.conform.nearest import nearest
 from muster.conform.player import kafka_codec as codec
 from muster.conform.player.brokers import AnyConnection, connect
 from muster.conform.player.connection import Connection, Open, unheard
+from muster.conform.player.readiness import WITHOUT_IDS
 from muster.conform.player.releases import Release, name_of
 from muster.conform.player.story import Body, Reply
 from muster.conform.settings import Known
@@ -95,7 +96,7 @@ async def find(address: tuple[str, int], shown: str, security: ClientSecurity | 
         served = await _said(connection, "ApiVersions", 0, {}, shown)
         keys = {row["ApiKey"]: (row["MinVersion"], row["MaxVersion"]) for row in served["ApiKeys"]}
         target = Target(shown, [address], opened, keys, [])
-        version = target.version("Metadata", 9)
+        version = target.version("Metadata", WITHOUT_IDS)
         if version is None:
             raise RequestFailed(f"{shown} does not offer Metadata: is it a Kafka broker?")
         asked = {"Topics": [], **({"AllowAutoTopicCreation": False} if version >= 4 else {})}

@@ -139,7 +139,7 @@ def _text(stage: Stage, spec: Body, field: Body, kind: str, version: int, value:
     if value is None:
         return "null"
     if kind.startswith("[]"):
-        rows = [_text(stage, spec, field, kind[2:], version, one) for one in value]
+        rows = [stage.without_prefix(_text(stage, spec, field, kind[2:], version, one)) for one in value]
         if value and isinstance(value[0], dict):
             rows = sorted(set(rows) if name == "Brokers" else rows)
         return f"[{' '.join(rows)}]"
@@ -148,7 +148,7 @@ def _text(stage: Stage, spec: Body, field: Body, kind: str, version: int, value:
     if name.endswith("ErrorCode"):
         return error_name(value)
     if kind == "string":
-        return "node" if value == str(stage.node) and stage.node >= 0 else _quoted(stage.plain(value))
+        return _string(stage, name, stage.plain(value))
     if kind == "uuid":
         return _id_text(stage, value)
     if kind == "records":
@@ -164,6 +164,15 @@ def _text(stage: Stage, spec: Body, field: Body, kind: str, version: int, value:
     if kind == "int64" and value in TIMES_MS:
         return "time"
     return str(value)
+
+
+def _string(stage: Stage, name: str, text: str) -> str:
+    """A text, in which the id of a known broker is `node`."""
+    if stage.node >= 0 and text == str(stage.node):
+        return "node"
+    if stage.node >= 0 and name.endswith("Message"):
+        text = re.sub(rf"\b{stage.node}\b", "node", text)
+    return _quoted(text)
 
 
 def _quoted(text: str) -> str:

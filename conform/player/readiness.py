@@ -15,6 +15,8 @@ GROUPS, TRANSACTIONS = 0, 1
 NOT_READY = frozenset({14, 15, 16, 51})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS."""
 TRIES = 200
+WITH_IDS, WITHOUT_IDS = 12, 8
+"""Versions of Metadata with the ids of topics, and without. Some mocks answer newer ones with a byte too much."""
 
 Ready = dict[Any, Any]
 """What `prepare` has found on a server already: topic name -> id, and the coordinators that answer."""
@@ -62,7 +64,12 @@ async def create_topics(
             raise ConnectionError(f"topics cannot be created: {bad}")
     asked = [{"TopicId": uuid.UUID(int=0), "Name": name} for name in counts]
     for _ in range(100):
-        found = await _metadata(runner, {"Topics": asked, "AllowAutoTopicCreation": not creates}, served)
+        found = await _metadata(
+            runner,
+            {"Topics": asked, "AllowAutoTopicCreation": not creates},
+            served,
+            WITH_IDS if creates else WITHOUT_IDS,
+        )
         if all(not t["ErrorCode"] and not any(p["ErrorCode"] for p in t["Partitions"]) for t in found["Topics"]):
             break
         await asyncio.sleep(0.1)
@@ -72,12 +79,12 @@ async def create_topics(
 async def partition_counts(runner: AnyConnection, names: Iterable[str], served: Served = None) -> dict[str, int]:
     """How many partitions these topics have."""
     asked = [{"TopicId": uuid.UUID(int=0), "Name": name} for name in names]
-    found = await _metadata(runner, {"Topics": asked, "AllowAutoTopicCreation": False}, served)
+    found = await _metadata(runner, {"Topics": asked, "AllowAutoTopicCreation": False}, served, WITHOUT_IDS)
     return {topic["Name"]: len(topic["Partitions"]) for topic in found["Topics"]}
 
 
-async def _metadata(runner: AnyConnection, body: Body, served: Served) -> Body:
-    version = newest(served, "Metadata", 12)
+async def _metadata(runner: AnyConnection, body: Body, served: Served, highest: int) -> Body:
+    version = newest(served, "Metadata", highest)
     if version < 4:
         body = {"Topics": body["Topics"]}
     return await runner.ask("Metadata", version, body)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from muster.conform.player import kafka_codec as codec
 from muster.conform.player import showing_share_records, showing_shares, showing_streams, showing_transactions
 from muster.conform.player.fields import learn, text_of_answer
-from muster.conform.player.stage import UUID, Actor, Stage, assignment_text, bytes_text, error_name, named, repr_text
+from muster.conform.player.stage import RANDOM, Actor, Stage, assignment_text, bytes_text, error_name, named, repr_text
 from muster.conform.player.story import Body, Reply
 
 
@@ -33,7 +33,7 @@ def plain_id(member_id: str) -> str:
     """The shape of an id."""
     if re.fullmatch("[A-Za-z0-9_-]{22}", member_id):
         return "<base64>"
-    return UUID.sub("<uuid>", member_id)
+    return RANDOM.sub("<uuid>", member_id)
 
 
 def show_join(stage: Stage, actor: Actor, reply: Reply) -> str:

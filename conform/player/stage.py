@@ -24,6 +24,8 @@ INTERNAL = "__"
 DEAD_LETTERS = "dlq."
 """Names of topics for dead letters begin so."""
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+RANDOM = re.compile(rf"{UUID.pattern}|[0-9a-f]{{32}}")
+"""The random part of a member id: clients do not look at it, so it may do without dashes."""
 
 
 def named(**values: object) -> str:
@@ -143,7 +145,7 @@ class Stage:
             return "none"
         if member_id in self.labels:
             return self.labels[member_id]
-        return "id:" + UUID.sub("<uuid>", member_id) if UUID.search(member_id) else "id:" + member_id
+        return "id:" + RANDOM.sub("<uuid>", member_id)
 
     def learn_producer(self, actor: Actor, transactional_id: str | None, producer_id: int) -> None:
         """Name a producer id by its transactional id, else by its actor; the second id is tx#2."""
