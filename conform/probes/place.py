@@ -14,6 +14,37 @@ NOBODY = 2_147_483_647
 OTHER_CLUSTER = "muster-conform-is-elsewhere"
 
 
+MOST_SALTS = 10_000
+"""How many endings of a name are tried until its coordinator is the right broker."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Owner:
+    """One broker of a cluster, and which coordinators it has."""
+
+    node_id: int
+    group_leaders: tuple[int, ...]
+    """The leader of each partition of __consumer_offsets."""
+    transaction_leaders: tuple[int, ...]
+    """The leader of each partition of __transaction_state. Empty: the target has no transactions."""
+
+    def owns(self, name: str) -> bool:
+        """Whether the broker coordinates the group and the transactional id of this name."""
+        number = java_hash(name)
+        lists = [one for one in (self.group_leaders, self.transaction_leaders) if one]
+        return all(leaders[number % len(leaders)] == self.node_id for leaders in lists)
+
+
+def java_hash(text: str) -> int:
+    """Java's hash of a text of ASCII, without its sign. Kafka finds the partition of a coordinator by it."""
+    value = 0
+    for letter in text.encode("ascii"):
+        value = value * 31 + letter & 0xFFFFFFFF
+    if value == 0x80000000:
+        return 0
+    return 0x100000000 - value if value > 0x80000000 else value
+
+
 @dataclasses.dataclass(frozen=True)
 class Place:
     """Everything that the bodies of probes are made of."""
@@ -27,10 +58,19 @@ class Place:
     """A record batch of one record."""
     form: str = ""
     """The form of the probe, for names that no other probe has."""
+    owner: Owner | None = None
+    """The broker that gets the probes. None means that the target has no others."""
 
     def name(self, what: str, version: int | None = None) -> str:
-        """A name of this run. With a version, the name belongs to one probe alone."""
-        return f"{self.prefix}-{what}" if version is None else f"{self.prefix}-{what}-v{version}-{self.form}"
+        """A name of this run. With a version, the name belongs to one probe alone.
+
+        Groups and transactional ids of this name are coordinated by the broker that gets the probes.
+        """
+        name = f"{self.prefix}-{what}" if version is None else f"{self.prefix}-{what}-v{version}-{self.form}"
+        if self.owner is None or self.owner.owns(name):
+            return name
+        salted = (f"{name}-{salt}" for salt in range(MOST_SALTS))
+        return next((one for one in salted if self.owner.owns(one)), name)
 
     @property
     def group(self) -> str:

@@ -12,10 +12,14 @@ from muster.conform.player.batches import Batch
 from muster.conform.probes.asking import AGAIN_S, TRIES, Asker, Gone, Unprepared
 from muster.conform.probes.judge import ERRORS
 from muster.conform.probes.link import Closed, Link, Silent
-from muster.conform.probes.place import Body, Place
+from muster.conform.probes.place import Body, Owner, Place
 
 TIMEOUT_MS = 10_000
-GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC = 69, 3
+GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC, NOT_COORDINATOR = 69, 3, 16
+SAMPLE = 24
+"""So many groups of a cluster show which broker this is."""
+BATCHES_FROM = 4
+"""From this version on, FindCoordinator takes several groups."""
 
 
 async def prepare(asker: Asker, prefix: str | None = None) -> tuple[Place, str]:
@@ -29,7 +33,10 @@ async def prepare(asker: Asker, prefix: str | None = None) -> tuple[Place, str]:
         if found["Brokers"]:
             place = dataclasses.replace(place, node_id=found["Brokers"][0]["NodeId"])
         await _coordinators(asker, link, place)
-        place = dataclasses.replace(place, topic_id=await _topic(asker, link, place.topic))
+        if len(found["Brokers"]) > 1:
+            owner = await _owner(asker, link, place)
+            place = dataclasses.replace(place, owner=owner, node_id=owner.node_id)
+        place = dataclasses.replace(place, topic_id=await _topic(asker, link, place))
         named = {"Name": place.topic, "TopicId": place.topic_id}
         rows = [{**named, "PartitionData": [{"Index": 0, "Records": batch(3)}]}]
         await asker.ask(link, "Produce", {"Acks": -1, "TimeoutMs": TIMEOUT_MS, "TopicData": rows})
@@ -53,9 +60,39 @@ async def _coordinators(asker: Asker, link: Link, place: Place) -> None:
             await asker.ask(link, "FindCoordinator", {"KeyType": kind, **names})
 
 
-async def _topic(asker: Asker, link: Link, name: str) -> uuid.UUID:
-    """Make the topic, and wait for its leaders; its id."""
-    made = {"Name": name, "NumPartitions": 2, "ReplicationFactor": 1}
+async def _owner(asker: Asker, link: Link, place: Place) -> Owner:
+    """Which broker of a cluster this is, and which coordinators it has. Raises Unprepared."""
+    names = [place.name(f"whose-{number}") for number in range(SAMPLE)]
+    body = {"Groups": names}
+    version = asker.version("DescribeGroups")
+    if version is None or (asker.version("FindCoordinator") or 0) < BATCHES_FROM:
+        raise Unprepared("the target is a cluster, and does not say which broker has which group")
+    # an error of a single group is an answer here: ask() would wait until it is gone
+    described = (await asker.exchange(link, "DescribeGroups", version, body)).body or {"Groups": []}
+    mine = {row["GroupId"] for row in described["Groups"] if row["ErrorCode"] != NOT_COORDINATOR}
+    found = await asker.ask(link, "FindCoordinator", {"KeyType": 0, "CoordinatorKeys": names})
+    nodes = {row["NodeId"] for row in found["Coordinators"] if row["Key"] in mine}
+    if len(nodes) != 1:
+        raise Unprepared(f"the target is a cluster, and its broker says that it is {sorted(nodes)}")
+    leaders = [await _leaders(asker, link, topic) for topic in ("__consumer_offsets", "__transaction_state")]
+    return Owner(nodes.pop(), *leaders)
+
+
+async def _leaders(asker: Asker, link: Link, topic: str) -> tuple[int, ...]:
+    """The leader of each partition. Empty: there is no such topic."""
+    body = {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False}
+    (row,) = (await asker.ask(link, "Metadata", body))["Topics"]
+    partitions = sorted(row["Partitions"], key=lambda one: one["PartitionIndex"])
+    return tuple(one["LeaderId"] for one in partitions)
+
+
+async def _topic(asker: Asker, link: Link, place: Place) -> uuid.UUID:
+    """Make the topic on the broker that gets the probes, and wait for its leaders; its id."""
+    name = place.topic
+    made: Body = {"Name": name, "NumPartitions": 2, "ReplicationFactor": 1}
+    if place.owner is not None:
+        rows = [{"PartitionIndex": number, "BrokerIds": [place.node_id]} for number in (0, 1)]
+        made |= {"NumPartitions": -1, "ReplicationFactor": -1, "Assignments": rows}
     answer = await asker.ask(link, "CreateTopics", {"Topics": [made], "timeoutMs": TIMEOUT_MS})
     error = answer["Topics"][0]["ErrorCode"]
     if error:

@@ -10,6 +10,7 @@ import pytest
 
 from muster.cli import build_parser
 from muster.cli.parser import walk
+from muster.conform.hurts import FAULTS
 from muster.coordinator.config import load
 from muster.coordinator.properties.lookup import MUSTER
 from muster.pipeline.episodes import thresholds
@@ -18,7 +19,7 @@ from tools.diagrams import rooms
 from tools.diagrams.draw import ON_SITE
 from tools.site import __main__ as site
 from tools.site import staging
-from tools.site.references import commands, events, limits, metrics, properties, tables, testing
+from tools.site.references import commands, events, limits, metrics, properties, tables, testing, wrong_answers
 from tools.site.staging import MOVED, ROOT, Staging
 
 NAV = (site.HERE / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
@@ -50,6 +51,13 @@ def test_the_references_have_each_property_table_and_limit() -> None:
     assert "| `group.initial.rebalance.delay.ms` | INT, `3000` |" in shown
     assert [name for name in TABLES if f"## `{name}` {{ #{name} }}" not in tables.page()] == ["unknown"]
     assert "| `registry.MAX_BYTES` | 33,554,432 | The largest request without records" in limits.page()
+
+
+def test_the_reference_of_wrong_answers_has_each_fault_and_client() -> None:
+    shown = wrong_answers.page()
+    assert shown.count("| client | |") == len(FAULTS)
+    assert "**`GenerationId` has -1**" in shown
+    assert {hurt.client for fault in FAULTS for hurt in fault.hurts if f"| {hurt.client} | " not in shown} == set()
 
 
 def test_the_reference_of_tables_has_each_threshold() -> None:

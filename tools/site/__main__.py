@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tools.site.references import commands, events, limits, metrics, properties, tables, testing
+from tools.site.references import commands, events, limits, metrics, properties, tables, testing, wrong_answers
 from tools.site.staging import ROOT, Draw, Staging
 
 HERE: Final = Path(__file__).parent
@@ -44,7 +44,7 @@ def references() -> Iterator[tuple[str, str]]:
     """The pages that are made from the code: place and text."""
     for name, text in commands.pages().items():
         yield f"reference/commands/{name}.md", text
-    for module in (properties, metrics, events, tables, testing, limits):
+    for module in (properties, metrics, events, tables, testing, limits, wrong_answers):
         yield f"reference/{module.__name__.rpartition('.')[2]}.md", module.page()
 
 

@@ -84,6 +84,17 @@ async def test_what_differs_only_once_is_flaky() -> None:
     assert outcome.why.startswith("it differed at first")
 
 
+async def test_on_a_cluster_groups_and_transactions_are_those_of_the_broker_that_is_asked() -> None:
+    async with muster.running({"muster.nodes": "3"}) as server:
+        asker = asking.Asker(dial_to(server.bound[1].port), await asking.advertised(dial_to(server.bound[1].port)))
+        place, why = await scene.prepare(asker)
+        assert (why, place.node_id) == ("", 2)
+        rows = [("JoinGroup", 9), ("EndTxn", 5), ("Fetch", 12), ("Produce", 9), ("ConsumerGroupDescribe", 1)]
+        outcomes = await running.Runner(asker, place).run([Probe(api, version, "rich") for api, version in rows])
+        assert [one.state for one in outcomes] == [State.PASSED] * 5
+        assert await scene.clean(asker, place) == []
+
+
 async def test_a_target_that_dies_is_said_and_the_rest_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "OPEN_TRIES", 1)
     async with muster.running() as server:
