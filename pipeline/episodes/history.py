@@ -158,6 +158,14 @@ class History:
             return False
         return None if is_slow(silent_ms, patience_ms) else False
 
+    def may_be_slow(self, one: Change) -> bool:
+        """May a member have been slow, though its commits do not show it? If its timeouts are short, it looks dead."""
+        if not one.died:
+            return True
+        stay = self.stays[one.gone or 0]
+        is_short = (stay.patience_ms or 0) <= limits.SLOW_SESSIONS * (stay.session_ms or 0)
+        return is_short and not one.overlaps and self.silence_of(one) is None
+
     def is_sure_of_slowness(self, some: Sequence[Change]) -> bool:
         """Do commits alone show that members were slow often enough? A dead member is silent for its session too."""
         stays = [self.stays[one.gone] for one in some if one.gone is not None]

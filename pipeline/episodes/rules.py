@@ -106,7 +106,7 @@ def _slow(of: History) -> Found:
             sure = [one for one in slow if of.was_slow(one)]
             if sure or of.is_sure_of_slowness(slow):
                 # the other departures of this member most likely have the same cause, though it is less visible
-                alike = [one for one in run if one in slow or (one.came is not None and not one.died)]
+                alike = [one for one in run if one in slow or (one.came is not None and of.may_be_slow(one))]
                 yield model.SLOW, alike if 2 * len(slow) >= len(alike) else slow
 
 

@@ -13,7 +13,7 @@ from muster.pipeline.frames import DataFrame, F
 from muster.pipeline.schema import columns
 from muster.pipeline.tables.commit_rows import CommitRows
 from muster.pipeline.tables.findings import unpacked
-from muster.pipeline.tables.ordered_columns import Column, Parts, begins, known, sorted_rows, struct
+from muster.pipeline.tables.ordered_columns import Column, Ints, Parts, begins, known, sorted_rows, struct
 
 ACTIVE: Final = pa.schema(
     columns(
@@ -54,7 +54,7 @@ def activity(walk: DataFrame) -> DataFrame:
 def active(commits: CommitRows) -> pa.StructArray:
     """Rows of ACTIVE."""
     member = commits.member_id.numbers
-    rows = np.flatnonzero(member.valid & commits.state.valid & ~commits.is_deleted)
+    rows = _own(commits, np.flatnonzero(member.valid & commits.state.valid & ~commits.is_deleted))
     place, state, time_ms = commits.place.number[rows], commits.state.at(rows), commits.time_ms[rows]
     near = Parts(begins(known(place)))
     before, before_state = near.before(known(time_ms)), near.before(state)
@@ -84,6 +84,23 @@ def active(commits: CommitRows) -> pa.StructArray:
             "last_gap_ms": gap.at(ends),
         },
     )
+
+
+def _own(commits: CommitRows, rows: Ints) -> Ints:
+    """The rows without transactions of programs that are no members.
+
+    In one state of the group, the owner of a partition commits in transactions or without. So if both occur, the
+    transactions are not its own.
+    """
+    place, state = commits.place.number[rows], commits.state.at(rows)
+    order = sorted_rows(place, state.values)
+    part = Parts(begins(known(place[order]), state.at(order)))
+    if not len(rows):
+        return rows
+    in_transaction = commits.producer_id.valid[rows][order]
+    has_plain = np.logical_or.reduceat(~in_transaction, part.starts)[part.number]
+    kept: Ints = rows[np.sort(order[~(in_transaction & has_plain)])]
+    return kept
 
 
 SEEN: Final = pa.schema(

@@ -130,7 +130,7 @@ def _cause() -> Column:
         F.when(F.col("was_recreated"), RECREATED)
         .when(F.col("deleted_before"), DELETED)
         .when(F.col("is_series") & ~F.col("is_of_same_producer"), SECOND_APPLICATION)
-        .when(F.col("is_of_other_kind") & F.col("returns") & ~F.col("is_first"), SECOND_APPLICATION)
+        .when(F.col("is_of_other_kind") & ~is_empty & ~F.col("is_first"), SECOND_APPLICATION)
         .when(is_empty & F.col("goes_on_empty") & had_members, SECOND_APPLICATION)
         .when(F.col("is_alone") & F.col("goes_on_alone") & ~F.col("returns"), REWIND)
         .when(F.col("is_alone") & F.coalesce("goes_on_alone", ~F.col("returns")), UNKNOWN)

@@ -359,6 +359,8 @@ def test_less_visible_departures_of_a_slow_poller_belong_to_its_episode() -> Non
     for at_s in (1_030, 1_060, 1_090):
         group.restarts(at_s, "c", 5, **slow)
     assert group.restarts(1_120, "c", 5, **slow | {"silent_ms": 4_000}).kinds() == ["slow_poller"]
+    # its timeouts are short: it also looks as if it had died
+    assert group.restarts(1_160, "c", 5, how=EXPIRED, **slow | {"silent_ms": 6_000}).kinds() == ["slow_poller"]
 
 
 def test_members_of_other_names_that_join_when_the_old_ones_leave_overlap_them() -> None:
