@@ -119,10 +119,13 @@ def _stalled_before(some: Sequence[Stall], when: When) -> Claim:
     from_ms, until_ms = min(one.from_ms for one in some), max(one.until_ms or 0 for one in some)
     places, owner = _named(some), _only_owner(some)
     at_once = len(some) == len(places) and max(one.from_ms for one in some) < min(one.until_ms or 0 for one in some)
-    claim = Claim(STALLED, "", places, from_ms, until_ms)
+    log, one = f"the log of {owner}" if owner else "the logs of its members", some[0]
+    look = f"look in {log} at {when.clock(from_ms)} why nothing was read"
+    claim = Claim(STALLED, "", places, from_ms, until_ms, advice=look)
     if at_once and owner and all(map(_repeats, some)):
         text = f"{owner} committed {_same_offset(some)} again and again{when.from_to(from_ms, until_ms)}"
-        claim = claim._replace(text=f"{text}: perhaps {_a_record(places)} failed", confidence=PERHAPS)
+        look = f"look at record {number(one.offset)} of {one.name}, and at {log} then"
+        claim = claim._replace(text=f"{text}: perhaps {_a_record(places)} failed", confidence=PERHAPS, advice=look)
     elif at_once:
         claim = claim._replace(text=f"{_places(some)} stood still{when.from_to(from_ms, until_ms)}")
     else:

@@ -200,8 +200,22 @@ def test_a_member_that_fails_in_several_partitions_is_named_with_the_first_offse
 
 
 def test_several_stalls_are_counted_with_the_longest() -> None:
-    found = claim_of("stalled before").text
-    assert found == "orders-0 and orders-1 stood still 4 times, for at most 1 min 30 s, between 15:06:40 and 15:33:10"
+    found = claim_of("stalled before")
+    assert found.text == (
+        "orders-0 and orders-1 stood still 4 times, for at most 1 min 30 s, between 15:06:40 and 15:33:10"
+    )
+    assert (found.advice or "").startswith("look in the log")
+
+
+def test_after_a_stall_the_owner_is_to_be_looked_at() -> None:
+    group, more = EXAMPLES["poison"]
+    (one,) = more["stalled"]
+    known = facts(group, **more | {"stalled": [one._replace(until_ms=one.from_ms + 300_000)]})
+    found = verdict(group.episodes(), known).claims[0]
+    assert (found.is_on, found.advice) == (False, "look at record 1,234 of orders-3, and at the log of web-1 then")
+    silent = one._replace(until_ms=one.from_ms + 300_000, status="STOP")
+    found = verdict(group.episodes(), facts(group, **more | {"stalled": [silent]})).claims[0]
+    assert found.advice == "look in the log of web-1 at 15:21:40 why nothing was read"
 
 
 def test_a_group_that_is_too_slow_is_told_how_many_members_would_keep_up() -> None:
