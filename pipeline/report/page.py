@@ -72,7 +72,7 @@ def overview(chosen: Chosen) -> Html:
         (to_the_second(unread_ms), "unread, partitions added up"),
         (number(chosen.commits), "commit" if chosen.commits == 1 else "commits"),
         (number(chosen.regressions.total), "times commits went backwards"),
-        (number(chosen.stalls.total), "times a partition stood still"),
+        (number(chosen.stalls.total), "times a partition stood still, or fell behind"),
     ]
     if chosen.about.has_ends:
         figures.append((number(lag), "records behind"))

@@ -65,7 +65,7 @@ class _Lines:
                 chosen.regressions.rows, _regression, chosen.regressions.total,
             ),
             *self._block(
-                f"partitions that stood still: {number(chosen.stalls.total)}",
+                f"partitions that stood still, or fell behind: {number(chosen.stalls.total)}",
                 chosen.stalls.rows, _stall, chosen.stalls.total,
             ),
             *self._block("transactions", chosen.transaction_ends, offsets.transaction_line),

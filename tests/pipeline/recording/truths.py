@@ -20,7 +20,7 @@ Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
 * `stall`: `group`, `topic`, `partitions`, `from`, `until`, `how` (`stick`: the same offset is committed again and
   again; `pause`: no commits; `sleep`: the member does not poll, and goes on by itself).
 * `no_stall`: `group`, `why`: what may look like a stall and is none.
-* `silence`: `from`, `until`, `how` (`away`, `away-frozen`): the broker was away.
+* `silence`: `from`, `until`, `how` (`away`, `away-early`, `away-frozen`, `away-twice`): the broker was away.
 * `incident`: `group`, `what`, `from`, `until`, and `members` (client ids) or none. `what`: `too_slow` (`read_per_s`,
   `written_per_s`, and `needed` members), `keeps_up` (it was meant to be too slow), `behind` (at the end, for
   another reason), `burst` (producers wrote more for a
