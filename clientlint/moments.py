@@ -16,8 +16,8 @@ THROTTLE_MS: Final = 2_000
 _COORDINATED: Final = (
     "Heartbeat", "JoinGroup", "SyncGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat",
 )  # fmt: skip
-_LOADING: Final = ("JoinGroup", "SyncGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat")
-"""A coordinator that loads answers heartbeats of classic members with success."""
+_LOADING: Final = ("JoinGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat")
+"""While a coordinator loads, Heartbeat is answered with success, and SyncGroup with REBALANCE_IN_PROGRESS."""
 _HEARTBEATS: Final = ("Heartbeat", "ConsumerGroupHeartbeat")
 _ALL: Final = ()
 

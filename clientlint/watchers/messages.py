@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from muster.clientlint.calls import Call, Certainty, Client
@@ -23,7 +23,7 @@ OLD: Final[Mapping[int, tuple[int, str]]] = {
 }
 """By API: versions below the first number are served, and lack something."""
 MAX_BYTES: Final = 64 * 1024
-"""Longer embedded bytes are not read."""
+"""The most embedded bytes of a request that are read: the first ones."""
 
 
 class Messages(Watcher):
@@ -41,9 +41,11 @@ class Messages(Watcher):
                 self._seen.put(key, True)
                 yield broken("old-version", call, f"{call.api} version {call.version}: {old[1]}", Certainty.SURE)
         if call.api_key == ApiKey.JOIN_GROUP and call.request.protocol_type == PROTOCOL_TYPE:
-            for protocol in call.request.protocols[:MAX_ROWS]:
-                what = f"the subscription for the protocol {protocol.name}"
-                yield from _embedded(call, what, protocol.metadata, decode_subscription)
+            subscriptions = [
+                (f"the subscription for the protocol {one.name}", one.metadata)
+                for one in call.request.protocols[:MAX_ROWS]
+            ]
+            yield from _embedded(call, subscriptions, decode_subscription)
         elif call.api_key == ApiKey.SYNC_GROUP and call.request.protocol_type in (None, PROTOCOL_TYPE):
             yield from self._assignments(call)
 
@@ -51,10 +53,12 @@ class Messages(Watcher):
     def _assignments(call: Call) -> Iterator[Broken]:
         # version 5 names the protocol type; before, the bytes may belong to another protocol than the consumers'
         if call.request.protocol_type is not None:
-            for row in call.request.assignments[:MAX_ROWS]:
-                if row.assignment:
-                    what = f"the assignment of member {row.member_id}"
-                    yield from _embedded(call, what, row.assignment, decode_assignment)
+            assignments = [
+                (f"the assignment of member {row.member_id}", row.assignment)
+                for row in call.request.assignments[:MAX_ROWS]
+                if row.assignment
+            ]
+            yield from _embedded(call, assignments, decode_assignment)
 
     def answered(self, call: Call) -> Iterator[Broken]:
         """See `Watcher`."""
@@ -64,17 +68,20 @@ class Messages(Watcher):
             yield broken("invalid-request", call, f"{words}: {reason}" if reason else words, Certainty.SURE)
 
 
-def _embedded(call: Call, what: str, data: bytes, decode: Callable[[bytes], object]) -> Iterator[Broken]:
-    if len(data) > MAX_BYTES:
-        return
-    try:
-        decode(data)
-    except MalformedMessage as wrong:
-        sure = Certainty.SURE
-        if decode is decode_subscription and _reads_as_oldest(data):
-            sure = Certainty.PERHAPS  # Kafka's broker reads only the topics
-        size = f"{len(data)} bytes" if len(data) != 1 else "1 byte"
-        yield broken("unreadable-subscription", call, f"{what} ({size}) does not parse: {wrong}", sure)
+def _embedded(call: Call, parts: Sequence[tuple[str, bytes]], decode: Callable[[bytes], object]) -> Iterator[Broken]:
+    left = MAX_BYTES
+    for what, data in parts:
+        left -= len(data)
+        if left < 0:
+            return
+        try:
+            decode(data)
+        except MalformedMessage as wrong:
+            sure = Certainty.SURE
+            if decode is decode_subscription and _reads_as_oldest(data):
+                sure = Certainty.PERHAPS  # Kafka's broker reads only the topics
+            size = f"{len(data)} bytes" if len(data) != 1 else "1 byte"
+            yield broken("unreadable-subscription", call, f"{what} ({size}) does not parse: {wrong}", sure)
 
 
 def _reads_as_oldest(data: bytes) -> bool:

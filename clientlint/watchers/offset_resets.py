@@ -6,7 +6,8 @@ STALE_MEMBER_EPOCH means that the member has a newer epoch, and asks again with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from muster.clientlint.calls import Call, Certainty, Client, Known, known
@@ -45,14 +46,13 @@ class OffsetResets(Watcher):
         refused = self._refused.find(call.client) if len(self._refused) else None
         if refused is None or call.api_key != ApiKey.FETCH:
             return
-        for topic in call.request.topics[:MAX_ROWS]:
+        for topic, row in _rows(call.request.topics):
             name = topic.topic or self._name(topic.topic_id)
-            for row in topic.partitions[:MAX_ROWS]:
-                offset, where = refused.looked_up.get((name, row.partition), (-1, ""))
-                if offset == row.fetch_offset:
-                    yield self._began(call, refused, f"{name}-{row.partition}", f"{where}, offset {offset}")
-                    self._refused.drop(call.client)
-                    return
+            offset, where = refused.looked_up.get((name, row.partition), (-1, ""))
+            if offset == row.fetch_offset:
+                yield self._began(call, refused, f"{name}-{row.partition}", f"{where}, offset {offset}")
+                self._refused.drop(call.client)
+                return
 
     @staticmethod
     def _began(call: Call, refused: _Refused, partition: str, where: str) -> Broken:
@@ -79,11 +79,8 @@ class OffsetResets(Watcher):
         if not error:
             self._refused.drop(call.client)
         elif error in _STALE:
-            topics = {
-                topic.name or self._name(topic.topic_id)
-                for group in call.request.groups[:MAX_ROWS]
-                for topic in (group.topics or ())[:MAX_ROWS]
-            }
+            asked = (topic for group in call.request.groups for topic in group.topics or ())
+            topics = {topic.name or self._name(topic.topic_id) for topic in islice(asked, MAX_ROWS)}
             self._refused.put(call.client, _Refused(known(call, error), topics))
 
     def _looked_up(self, call: Call) -> None:
@@ -92,15 +89,13 @@ class OffsetResets(Watcher):
             return
         asked = {
             (topic.name, row.partition_index): _ENDS[row.timestamp]
-            for topic in call.request.topics[:MAX_ROWS]
-            for row in topic.partitions[:MAX_ROWS]
+            for topic, row in _rows(call.request.topics)
             if row.timestamp in _ENDS and topic.name in refused.topics
         }
-        for topic in call.answer.topics[:MAX_ROWS] if asked else ():
-            for row in topic.partitions[:MAX_ROWS]:
-                place = topic.name, row.partition_index
-                if place in asked and not row.error_code and len(refused.looked_up) < MAX_ROWS:
-                    refused.looked_up[place] = row.offset, asked[place]
+        for topic, row in _rows(call.answer.topics if asked else ()):
+            place = topic.name, row.partition_index
+            if place in asked and not row.error_code and len(refused.looked_up) < MAX_ROWS:
+                refused.looked_up[place] = row.offset, asked[place]
 
     def _learn(self, answer: Any) -> None:
         for topic in answer.topics[:MAX_ROWS]:
@@ -109,3 +104,8 @@ class OffsetResets(Watcher):
 
     def _name(self, topic_id: bytes) -> str:
         return self._names.find(topic_id) or ""
+
+
+def _rows(topics: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Topics with their partitions: the first `MAX_ROWS`."""
+    return islice(((topic, row) for topic in topics for row in topic.partitions), MAX_ROWS)
