@@ -76,12 +76,13 @@ _PIPELINED: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
 
 
 class _Row:
-    """Refusals in a row of one API on one connection."""
+    """Refusals in a row of one API on one connection. `what`: what was asked, by `_what`."""
 
-    __slots__ = ("count", "error", "first_ms", "last_ms")
+    __slots__ = ("count", "error", "first_ms", "last_ms", "what")
 
     def __init__(self) -> None:
         self.count = self.error = self.first_ms = self.last_ms = 0
+        self.what: tuple[object, ...] = ()
 
 
 class Retries(Watcher):
@@ -99,10 +100,11 @@ class Retries(Watcher):
                 self._rows.drop(key)
             return
         row = self._rows.make(key, _Row)
-        if row.error == error and call.asked_ms - row.last_ms <= SOON_MS:
+        what = _what(call)
+        if (row.error, row.what) == (error, what) and call.asked_ms - row.last_ms <= SOON_MS:
             row.count += 1
         else:
-            row.count, row.error, row.first_ms = 1, error, call.asked_ms
+            row.count, row.error, row.first_ms, row.what = 1, error, call.asked_ms, what
         row.last_ms = call.answered_ms
         limit = PIPELINED_RETRIES if call.api_key in _PIPELINED else RETRIES
         if row.count == limit:
@@ -110,6 +112,30 @@ class Retries(Watcher):
             yield broken("retry-without-backoff", call, words, Certainty.SURE)
 
 
+def _what(call: Call) -> tuple[object, ...]:
+    """What a request asks for: its ids and names. A program that asks for many things in turn does not retry."""
+    if call.api_key in _PIPELINED:
+        return ()
+    request = call.request
+    found: list[object] = []
+    for name in request.__slots__:
+        value = getattr(request, name)
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += [_named(row) for row in value[:FEW_ROWS]]
+    return tuple(found)
+
+
+def _named(row: Any) -> object:
+    if isinstance(row, str):
+        return row
+    names = [getattr(row, one) for one in ("name", "group_id", "transactional_id") if hasattr(row, one)]
+    return next(filter(None, names), None)
+
+
+FEW_ROWS: Final = 20
+"""The rows whose names say what a request asks for."""
 STORM: Final = 20
 STORM_MS: Final = 1_000
 

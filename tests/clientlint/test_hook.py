@@ -116,16 +116,17 @@ def test_what_watchers_remember_is_bounded(count: int) -> None:
     assert kept.find(0) == 0
 
 
-def test_the_property_makes_a_server_report_at_its_door_and_at_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("door", ["--http", "--control"])
+def test_the_property_makes_a_server_report_at_its_door_and_at_its_end(tmp_path: Path, door: str) -> None:
     report = tmp_path / "report.json"
     properties = {"muster.client.lint.enable": "true", "muster.client.lint.report.file": str(report)}
-    server = MusterServer(tmp_path, properties, in_memory=True, arguments=["--http", "127.0.0.1:0"])
+    server = MusterServer(tmp_path, properties, in_memory=True, arguments=[door, "127.0.0.1:0"])
     server.start()
     try:
-        door = server.log_lines("http is served")[0]["address"]
-        with urlopen(f"{door}/client-lint") as answer:
+        address = server.log_lines("http is served")[0]["address"]
+        with urlopen(f"{address}/client-lint") as answer:
             assert answer.read().startswith(b"client lint: 0 requests of 0 clients")
-        with urlopen(f"{door}/client-lint.json") as answer:
+        with urlopen(f"{address}/client-lint.json") as answer:
             assert json.load(answer)["findings"] == []
     finally:
         server.stop()

@@ -11,9 +11,14 @@ from muster.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from muster.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from muster.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from muster.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from tests.clientlint.scripted import Scripted
 
 REFUSED = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
@@ -72,6 +77,17 @@ def test_retries_without_a_pause(client: Scripted) -> None:
 def test_retries_with_a_pause(client: Scripted) -> None:
     for _ in range(30):
         beat(client.later(100), HeartbeatResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    assert client.rules == []
+
+
+def test_a_program_that_asks_for_many_things_in_turn_does_not_retry(client: Scripted) -> None:
+    for number in range(30):
+        topics = [MetadataRequestTopic(name=f"t{number}")]
+        rows = [MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"t{number}")]
+        client.later(1).ask(MetadataRequest(topics=topics), MetadataResponse(topics=rows))
+        keys = FindCoordinatorRequest(coordinator_keys=[f"g{number}"])
+        refused = FindCoordinatorResponse(coordinators=[Coordinator(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)])
+        client.ask(keys, refused)
     assert client.rules == []
 
 
