@@ -81,13 +81,15 @@ def test_the_steps_of_a_trail_are_bounded(client: Scripted, trails: Trails) -> N
     assert trails.reactions()[0].recovered_ms is None
 
 
-QUICK = Moment("quick", "NOT_COORDINATOR", ("Heartbeat",), Error("NOT_COORDINATOR"), 30, each_once=True)
+UNAVAILABLE = Error("COORDINATOR_NOT_AVAILABLE")
+QUICK = Moment("quick", "COORDINATOR_NOT_AVAILABLE", ("FindCoordinator",), UNAVAILABLE, 30, each_once=True)
 
 
 async def test_moments_are_played_when_clients_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "WARM_UP_REQUESTS", 2)
     monkeypatch.setattr(rehearsal, "WARM_UP_MS", 1)
     monkeypatch.setattr(rehearsal, "CHECK_MS", 1)
+    monkeypatch.setattr(rehearsal, "RECOVERY_MS", 50)
     said: list[str] = []
     async with controlled() as control:
         await play(control, said)
@@ -118,7 +120,7 @@ async def play(control: ServerControl, said: list[str]) -> None:
         ("nobody", 0),
     ]
     report = lint.report()
-    assert "Heartbeat NOT_COORDINATOR at 0 ms, FindCoordinator ok at" in said[0]
+    assert "FindCoordinator COORDINATOR_NOT_AVAILABLE at 0 ms, Heartbeat UNKNOWN_MEMBER_ID at" in said[0]
     assert "  no client was hit" in as_text(report, str)
     assert as_json(report)["rehearsal"][0]["clients"][0]["hits"] == 1
 
