@@ -72,8 +72,9 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
 
 
 def test_the_server_of_the_page_reports_at_its_end(tmp_path: Path) -> None:
-    [serve] = commands("client")
-    with serving(f"{serve} --listen 127.0.0.1:0", tmp_path) as server:
+    lint, rehearse = commands("client")
+    assert rehearse == lint.replace("lint", "lint --rehearse")
+    with serving(f"{lint} --listen 127.0.0.1:0", tmp_path) as server:
         server.send_signal(signal.SIGINT)
         out, _ = server.communicate(timeout=60)
     assert out.startswith("client lint: ")
