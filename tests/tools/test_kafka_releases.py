@@ -1,4 +1,4 @@
-"""docs/kafka-releases.md is what the stories say, and each difference between releases is explained."""
+"""conform/kafka-releases.md is what the stories say, and each difference between releases is explained."""
 
 from __future__ import annotations
 

@@ -12,7 +12,12 @@ from typing import Final
 from tools.diagrams.draw import ON_SITE
 
 ROOT: Final = Path(__file__).parents[2]
-MOVED: Final = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security-policy.md"}
+MOVED: Final = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security-policy.md",
+    "conform/kafka-releases.md": "kafka-releases.md",
+}
 """Pages outside of docs/ that are pages of the site too, each with its name there."""
 FILES: Final = "files"
 """The folder of the site with files of the repository that pages link to."""

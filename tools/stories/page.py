@@ -1,4 +1,4 @@
-"""Writes docs/kafka-releases.md from the stories, from `changes.toml` and from what the releases serve.
+"""Writes conform/kafka-releases.md from the stories, from `changes.toml` and from what the releases serve.
 
 python -m tools.stories.page [--check]
 """
@@ -23,7 +23,7 @@ from muster.conform.player.story import Story
 from tools.pages import paragraphs, wrapped
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "kafka-releases.md"
+PAGE = HERE.parents[1] / "conform" / "kafka-releases.md"
 SERVED = HERE / "releases.json"
 Versions = Mapping[str, Sequence[int]]
 """The lowest and the highest version of each API, by its number."""
@@ -113,9 +113,9 @@ HEAD = """# What changed between Kafkas
 
 For those whose clients, brokers or tests meet several releases of Apache Kafka. `tools.stories.page` makes this page.
 
-`make record-stories` plays the [stories](conform.md) on the newest patch of each release, with its default features.
-Each sentence is a cause of other answers, with a story that shows it and the number of further ones. What no story asks
-is not here. A story file has the answers of each release, and `muster conform --as 4.2` compares with those of 4.2.
+`make record-stories` plays the [stories](../docs/conform.md) on the newest patch of each release, with its default
+features. Each sentence is a cause of other answers, with a story that shows it and the number of further ones. What no
+story asks is not here. A story file has the answers of each release, and `muster conform --as 4.2` compares with those of 4.2.
 """
 
 
