@@ -115,7 +115,8 @@ For those whose clients, brokers or tests meet several releases of Apache Kafka.
 
 `make record-stories` plays the [stories](../docs/conform.md) on the newest patch of each release, with its default
 features. Each sentence is a cause of other answers, with a story that shows it and the number of further ones. What no
-story asks is not here. A story file has the answers of each release, and `muster conform --as 4.2` compares with those of 4.2.
+story asks is not here. A story file has the answers of each release, and `muster conform --as 4.2` compares with those
+of 4.2.
 """
 
 
