@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import Coroutine, Iterable, Mapping
@@ -21,6 +22,8 @@ HEARTBEATS = {
     "streams": ("StreamsGroupDescribe", "StreamsGroupHeartbeat", "InstanceId"),
 }
 """How members of groups of each newer type are described and leave, and the field of an instance id."""
+TRIES, PAUSE_S = 10, 0.5
+"""How often groups are deleted, and the time between. A group may become a classic one when a member leaves."""
 LEAVES = -1
 """The epoch of a member that leaves."""
 CLASSIC = 0
@@ -70,18 +73,24 @@ class Cleaning:
         version, deleting = self.target.version("ListGroups", 5), self.target.version("DeleteGroups", 2)
         if version is None or deleting is None:
             return []
-        listed = await runner.ask("ListGroups", version, {})
-        found = {row["GroupId"]: (row.get("GroupType") or "classic").lower() for row in listed["Groups"]}
-        mine = {name: kind for name, kind in found.items() if name.startswith(self.start)}
-        for name, kind in mine.items():
-            with contextlib.suppress(*FAILURES):
-                await self._send_away(runner, name, kind)
-        left = []
-        for names in batches(list(mine)):
-            answer = await runner.ask("DeleteGroups", deleting, {"GroupsNames": names})
-            bad = [row for row in answer["Results"] if row["ErrorCode"] not in GONE]
-            left += [f"group {row['GroupId']}: {error_name(row['ErrorCode'])}" for row in bad]
-        return left
+        refused: dict[str, int] = {}
+        for number in range(TRIES):
+            if number:
+                await asyncio.sleep(PAUSE_S)
+            listed = await runner.ask("ListGroups", version, {})
+            found = {row["GroupId"]: (row.get("GroupType") or "classic").lower() for row in listed["Groups"]}
+            mine = {name: kind for name, kind in found.items() if name.startswith(self.start)}
+            for name, kind in mine.items():
+                with contextlib.suppress(*FAILURES):
+                    await self._send_away(runner, name, kind)
+            refused = {}
+            for names in batches(list(mine)):
+                answer = await runner.ask("DeleteGroups", deleting, {"GroupsNames": names})
+                codes = {row["GroupId"]: row["ErrorCode"] for row in answer["Results"]}
+                refused |= {name: code for name, code in codes.items() if code not in GONE}
+            if not refused:
+                break
+        return [f"group {name}: {error_name(code)}" for name, code in refused.items()]
 
     async def _send_away(self, runner: AnyConnection, name: str, kind: str) -> None:
         """Let the members of a group leave."""

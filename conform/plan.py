@@ -12,6 +12,8 @@ from muster.conform.player.story import Step, Story
 from muster.conform.results import Outcome, Setting, State
 from muster.conform.settings import Known, groups_of
 
+ONE_BROKER = "one-broker"
+"""The tag of a story that goes otherwise where each partition has another leader."""
 START = "conform-"
 """The names of all topics, groups and transactional ids begin so; those of topics for dead letters with `dlq.`."""
 
@@ -85,7 +87,9 @@ class Plan:
         return [(dict(configs), ones) for configs, ones in found.items()]
 
 
-def plan(stories: Iterable[Story], known: Known, run: str, release: Release, *, may_alter: bool) -> Plan:
+def plan(
+    stories: Iterable[Story], known: Known, run: str, release: Release, *, may_alter: bool, brokers: int = 1
+) -> Plan:
     """Plan a run. `run` is a text of this run alone."""
     played: list[Planned] = []
     skipped: list[Outcome] = []
@@ -93,6 +97,9 @@ def plan(stories: Iterable[Story], known: Known, run: str, release: Release, *, 
     for story in stories:
         if story.since is not None and story.since > release:
             skipped.append(skip(story, f"Kafka has it since {name_of(story.since)}"))
+            continue
+        if ONE_BROKER in story.tags and brokers > 1:
+            skipped.append(skip(story, "it is for a single broker"))
             continue
         unfit = known.unfit(story)
         if any(not (may_alter and one.dynamic) for one in unfit):

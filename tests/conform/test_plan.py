@@ -113,6 +113,11 @@ def test_a_story_of_newer_requests_is_skipped_for_an_older_release() -> None:
     assert [one.why for one in chosen.skipped] == ["Kafka has it since 4.2"]
 
 
+def test_a_story_for_a_single_broker_is_skipped_on_a_cluster() -> None:
+    chosen = plan([story("tags one-broker", *JOINS)], Known(None), "run", NEWEST, may_alter=False, brokers=3)
+    assert [one.why for one in chosen.skipped] == ["it is for a single broker"]
+
+
 def test_stories_with_other_numbers_of_partitions_have_topics_of_their_own() -> None:
     two = [story("topics t1=3", *SHARES[1:]), story("topics t1=1", *SHARES[1:])]
     chosen = plan(two, Known(None), "run", NEWEST, may_alter=False)
