@@ -270,7 +270,7 @@ class Run:
             for send in driver.sent:
                 if send.api == "IncrementalAlterConfigs":
                     for row in send.body["Resources"]:
-                        if row["ResourceType"] == GROUP:
+                        if row["ResourceType"] == GROUP and (row["ResourceName"] or "").startswith(self.cleaning.start):
                             self.cleaning.remember(row["ResourceName"], [config["Name"] for config in row["Configs"]])
         attempt.seconds = time.monotonic() - began
         return attempt

@@ -21,7 +21,7 @@ NOT_SAID: Final = {
         "group.consumer.migration.policy": "bidirectional",
         "group.consumer.session.timeout.ms": "45000",
     },
-    "share": {"group.share.session.timeout.ms": "45000"},
+    "share": {"group.share.max.size": "200", "group.share.session.timeout.ms": "45000"},
     "streams": {
         "group.streams.max.size": "2147483647",
         "group.streams.num.standby.replicas": "0",
@@ -111,7 +111,7 @@ def groups_of(story: Story) -> list[str]:
     return [name for name in found if name not in ("none", "null")]
 
 
-OFF: Final = ("0", "", "2147483647", "bidirectional", "45000", "4096", "1800000")
+OFF: Final = ("0", "", "200", "2147483647", "bidirectional", "45000", "4096", "1800000")
 """A broker that does not report a setting behaves as with one of these values of it."""
 
 
