@@ -759,6 +759,18 @@ def large_topology(s: State, n: int) -> Iterator[Message]:
     yield _streams_heartbeat(stgh.Topology(0, rows))
 
 
+def reported_tasks(s: State, n: int) -> Iterator[Message]:
+    """Members of an application with a store report offsets of all of its tasks, and of more."""
+    topology = stgh.Topology(0, [stgh.Subtopology("0", [WIDE], [], [stgh.TopicInfo(f"store-{fresh(1)[0]}")])])
+    group = ""
+    for member in ("a", "a", "b", "a", "b", "a"):
+        beat: Any = _streams_heartbeat(topology, member)
+        beat.group_id = group = group or beat.group_id
+        beat.task_offsets = [stgh.TaskOffset("0", i, i) for i in range(n)]
+        beat.task_end_offsets = [stgh.TaskOffset("0", i, 1 << 62) for i in range(n)]
+        yield beat
+
+
 def described_topology(s: State, n: int) -> Iterator[Message]:
     nodes = [sttu.TopologyDescriptionNode(f"{i:015}") for i in range(n)]
     description = sttu.TopologyDescription([sttu.TopologyDescriptionSubtopology("0", nodes)])
@@ -1020,7 +1032,10 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
     "DescribeShareGroupOffsets": (Case("partitions", 20_000, described_share_offsets),),
     "AlterShareGroupOffsets": (Case("partitions", 5_000, altered_share_offsets),),
     "DeleteShareGroupOffsets": (Case("topics", 5_000, deleted_share_offsets),),
-    "StreamsGroupHeartbeat": (Case("subtopologies", 2_000, large_topology),),
+    "StreamsGroupHeartbeat": (
+        Case("subtopologies", 2_000, large_topology),
+        Case("offsets of tasks", 20_000, reported_tasks),
+    ),
     "StreamsGroupDescribe": (Case("groups", LONG_GROUPS, described_streams_groups),),
     "StreamsGroupTopologyDescriptionUpdate": (Case("nodes", 50_000, described_topology),),
     "GetTelemetrySubscriptions": (Case("subscriptions", MANY, asked_subscriptions),),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from muster.coordinator.groups.common.refusal import Refused, check_text, invalid
-from muster.coordinator.groups.streams.internal_topics import Configured
+from muster.coordinator.groups.streams.internal_topics import MAX_TASKS, Configured
 from muster.coordinator.groups.streams.member import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     Position,
@@ -32,6 +32,7 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     check_text(request.instance_id, "InstanceId can't be empty.")
     check_text(request.rack_id, "RackId can't be empty.")
     kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    _check_counts(request, kinds)
     if epoch == 0:
         if request.rebalance_timeout_ms == -1:
             raise invalid("RebalanceTimeoutMs must be provided in first request.")
@@ -50,6 +51,14 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
         raise invalid("If one task-type is non-null, all must be non-null.")
     if epoch and sent is not None:
         raise invalid("Topology can only be provided when (re-)joining.")
+
+
+def _check_counts(request: StreamsGroupHeartbeatRequest, kinds: Iterable[Rows]) -> None:
+    """Check that a heartbeat does not have absurdly many tasks or offsets. Kafka has no such limit."""
+    counts = [len(rows or ()) for rows in (request.task_offsets, request.task_end_offsets, *kinds)]
+    counts += [sum([len(row.partitions) for row in rows or ()]) for rows in kinds]
+    if max(counts) > MAX_TASKS:
+        raise invalid(f"The heartbeat has more than {MAX_TASKS} tasks or offsets of one kind.")
 
 
 def _check_changelogs(sent: Topology) -> None:

@@ -74,6 +74,7 @@ def history(seed: int) -> Story:
     joined: set[str] = set()
     if has_own:
         names = [chance.choice(OWN)]
+        lines.append(f"advance {2 * WAIT_MS}")  # until Kafka's coordinator knows the new topic
     if has_racks:
         standbys = f"streams.num.standby.replicas={chance.randrange(1, 3)}"
         lines.append(f"X: group-config streams.rack.aware.assignment.tags={chance.choice(TAGS)}")

@@ -486,6 +486,15 @@ def test_a_refused_heartbeat_keeps_the_known_partition_counts(harness: StreamsGr
     assert harness.streams().configured is not before
 
 
+def test_a_heartbeat_cannot_have_more_tasks_than_an_application(harness: StreamsGroupHarness) -> None:
+    harness.heartbeat("a", 0, PLAIN)
+    most = [("0", number, 1) for number in range(MAX_TASKS + 1)]
+    for more in ({"task_offsets": most}, {"task_end_offsets": most}, {"active": f"0/0{'+0' * MAX_TASKS}"}):
+        answer = harness.heartbeat("a", **{"standby": "", "warmup": "", "active": "", **more})
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert harness.streams().offsets == {}
+
+
 def test_equal_keys_of_client_tags_are_refused(harness: StreamsGroupHarness) -> None:
     answer = harness.heartbeat("a", 0, PLAIN, client_tags=[KeyValue("k", "1"), KeyValue("k", "2")])
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
