@@ -1,34 +1,37 @@
-"""What the events of a streams group say about its topics and its end, for the rules of the pipeline."""
+"""What events say about the topics, tasks and end of a streams group, for the rules of the pipeline."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from muster.coordinator.alerts.stream_tasks import StreamTasks
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.pipeline.episodes.stream_facts import NOT_READY, SHUTDOWN, Streams, Topics
 
 
 class StreamReports:
-    """The topics that are not ready, and the last shutdown of the application."""
+    """The topics that are not ready, the tasks, and the last shutdown of the application."""
 
-    __slots__ = ("_shutdown", "_unready")
+    __slots__ = ("_shutdown", "_tasks", "_unready")
 
     def __init__(self) -> None:
         self._unready: Topics | None = None
         self._shutdown: Topics | None = None
+        self._tasks = StreamTasks()
 
     @property
     def is_known(self) -> bool:
         """Whether anything is worth remembering."""
-        return self._unready is not None or self._shutdown is not None
+        return self._unready is not None or self._shutdown is not None or self._tasks.is_known
 
     def feed(self, event: Event, wall_ms: int) -> None:
         """Take an event; those of other kinds are ignored."""
         facts: Mapping[str, Any] = event.facts
         client_id = facts["member"].client_id if event.kind == events.APPLICATION_SHUTDOWN else None
         self._take(event.kind, facts, client_id, wall_ms)
+        self._tasks.feed(event, wall_ms)
 
     def remember(self, value: Mapping[str, Any]) -> None:
         """Take an event of the history."""
@@ -45,13 +48,14 @@ class StreamReports:
             self._unready = None
 
     def forget(self, before_ms: int) -> None:
-        """Forget a shutdown that is too old."""
+        """Forget a shutdown that is too old, and tasks of former members."""
+        self._tasks.forget(before_ms)
         if self._shutdown is not None and self._shutdown.from_ms < before_ms:
             self._shutdown = None
 
     def facts(self) -> Streams:
         """What the rules read."""
-        return Streams((), [one for one in (self._unready, self._shutdown) if one is not None])
+        return Streams(self._tasks.holdings(), [one for one in (self._unready, self._shutdown) if one is not None])
 
 
 def _is_empty(kind: str, facts: Mapping[str, Any]) -> bool:
