@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from muster.coordinator.groups.common.refusal import Refused, check_text, invalid
 from muster.coordinator.groups.streams.internal_topics import MAX_TASKS, Configured
@@ -19,7 +19,7 @@ from muster.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 
-Rows = Iterable[StreamsGroupHeartbeatRequestTaskIds] | None
+Rows = Sequence[StreamsGroupHeartbeatRequestTaskIds] | None
 
 
 def check_request(request: StreamsGroupHeartbeatRequest) -> None:

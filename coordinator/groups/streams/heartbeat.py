@@ -118,10 +118,10 @@ def _beat(
         made.append(records.member_metadata(group.group_id, sender.member_id, description))
     topology = _topology(group, request, made)
     statuses = _stale(group, description)
-    offsets = _offsets(group, request)
     configured, metadata_hash = _configure(step, group, topology)
     validated = topology.epoch if configured.status is None else NO_TOPOLOGY
     checks.check_tasks(configured, request)
+    offsets = _offsets(group, request)
     configs = target.configs_of(step.state, group.group_id)
     is_new_hash = metadata_hash != group.metadata_hash
     must_compute = is_new_hash or validated != group.validated_epoch or configs != group.last_configs

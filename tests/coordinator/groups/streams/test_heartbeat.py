@@ -465,11 +465,14 @@ def test_offsets_of_tasks_decide_who_takes_over() -> None:
     assert twice.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_heartbeat_with_two_offsets_of_a_task_does_not_look_at_topics(harness: StreamsGroupHarness) -> None:
+def test_a_heartbeat_with_two_offsets_of_a_task_keeps_the_known_partition_counts(harness: StreamsGroupHarness) -> None:
     harness.heartbeat("a", 0, "0:t%store")
     before = harness.streams().configured
     harness.change_topics(topics(t=3, u=2, store=3))
-    harness.heartbeat("a", task_offsets=[("0", 0, 1), ("0", 0, 2)])
+    twice = [("0", 0, 1), ("0", 0, 2)]
+    assert "duplicate" in harness.heartbeat("a", task_offsets=twice).error_message
+    answer = harness.heartbeat("a", task_offsets=twice, active="0/7", standby="", warmup="")
+    assert answer.error_message.startswith("Task 7")  # the tasks are checked first
     assert harness.streams().configured is before
     harness.heartbeat("a")
     assert harness.streams().configured is not before
