@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from muster.conform.player.asking import VERBS
+from muster.conform.player.asking_transactions import VERBS
 from muster.conform.player.stage import pairs, split_args
 from muster.conform.player.story import Step
 from tests.stories.random.histories import REQUESTS, history
