@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve try venv test simulate torture exactly-once lint format pipeline record-truth score bench conformance conformance-random conformance-pyspark record-stories pyspark-env lock sbom audit docs-site wheel clean
+.PHONY: help serve try venv test simulate torture exactly-once lint format pipeline record-truth score bench conformance conformance-random conformance-pyspark conformance-matrix record-stories pyspark-env lock sbom audit docs-site wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -144,6 +144,10 @@ conformance: $(addprefix conformance-,$(CONFORMANCE)) ## compare with real Kafka
 # the parts of tests/conformance are pytest's marks; a part that is a client's own suite needs a checkout: KAFKAJS=DIR, AIOKAFKA=DIR, SARAMA=DIR, KAFKA_PYTHON=DIR
 conformance-%: venv
 	$(BIN)/python -m pytest -q -m conformance_$(subst -,_,$*) tests/conformance
+
+# muster conform on each broker of tools/matrix, one after the other (ARGS='--only kfake'): results.json and the page
+conformance-matrix: venv
+	$(BIN)/python -m tools.matrix.run $(ARGS)
 
 # the stories on older releases of Kafka, into the story files (ARGS='--release 4.2 --only STORY'), and the page of the changes
 record-stories: venv

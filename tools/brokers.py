@@ -25,11 +25,12 @@ def free_port(several: int = 1) -> int:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
-        if all(_is_free(port + place) for place in range(several)):
+        if all(is_free(port + place) for place in range(several)):
             return port
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
@@ -45,7 +46,7 @@ def process(
         )
         try:
             end = time.monotonic() + READY_S
-            while _is_free(port):
+            while is_free(port):
                 if started.poll() is not None or time.monotonic() > end:
                     raise RuntimeError(f"{command[0]} did not start: see {log}")
                 time.sleep(0.1)

@@ -17,6 +17,7 @@ MOVED: Final = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security-policy.md",
     "conform/kafka-releases.md": "kafka-releases.md",
+    "conform/conformance-matrix.md": "conformance-matrix.md",
 }
 """Pages outside of docs/ that are pages of the site too, each with its name there."""
 FILES: Final = "files"

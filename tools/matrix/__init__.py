@@ -1,0 +1,1 @@
+"""The matrix of brokers: which of them answer as Apache Kafka does."""
