@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from muster.coordinator.groups.streams.restoration import ACTIVE
 from muster.coordinator.history.words import plural, ranges
 
 MAX_NAMED: Final = 5
@@ -28,7 +27,7 @@ def lacking(member: Any) -> list[dict[str, Any]]:
     )
     has = member.assignment
     found = []
-    for role, rows in ((ACTIVE, has.active_tasks), ("standby", has.standby_tasks), ("warmup", has.warmup_tasks)):
+    for role, rows in (("active", has.active_tasks), ("standby", has.standby_tasks), ("warmup", has.warmup_tasks)):
         for row in rows:
             for number in row.partitions:
                 offset, end = (one.get((row.subtopology_id, number), -1) for one in (sums, ends))
