@@ -37,6 +37,12 @@ from tests.support.servers import KafkaServer
 KEPT = pathlib.Path(__file__).with_name("group-records.json.gz")
 NAMES = ("consumer-group-", "migration-", "share-group-", "streams-group-")
 """The records of groups are kept for stories whose names begin so."""
+NOT_KEPT = {
+    "streams-group-rack-tags": "it changes the config of a group, which the core does not answer",
+    "streams-group-version-off": "it changes a feature of the server, which the core does not answer",
+    "streams-group-deleted-source": "a topic that the server makes is deleted, so nobody knows its id afterwards",
+}
+"""Other stories, and why the core cannot write their records again."""
 TRIES = 3
 """How often a story is played while it differs from its file: a busy machine may be late."""
 TIMES = ("assignment_timestamp", "commit_timestamp", "current_state_timestamp", "timestamp")
@@ -56,7 +62,7 @@ class Kept(NamedTuple):
 
 def stories() -> list[Story]:
     """The stories whose records are kept."""
-    return [story for story in catalogue.stories() if story.name.startswith(NAMES)]
+    return [one for one in catalogue.stories() if one.name.startswith(NAMES) and one.name not in NOT_KEPT]
 
 
 def ours(story: Story, chance: Chance) -> list[Pair]:
