@@ -16,10 +16,12 @@ from muster.coordinator.groups.consumer.target import preferred_assignor
 from muster.coordinator.groups.share.group import SHARE, ShareGroup
 from muster.coordinator.groups.share.member import ShareMember
 from muster.coordinator.groups.share.target import ASSIGNOR
+from muster.coordinator.groups.streams.group import STREAMS, StreamsGroup
+from muster.coordinator.groups.streams.target import ASSIGNOR as STREAMS_ASSIGNOR
 from muster.coordinator.history.event_writer import record_key
 from muster.coordinator.log import batches
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
-from muster.coordinator.server import share_snapshots
+from muster.coordinator.server import share_snapshots, streams_snapshots
 from muster.coordinator.server.group_views import DEAD, GroupView, MemberView, Offsets, Owned, no_group
 from muster.coordinator.server.server import Server
 from muster.coordinator.state_machine.deadlines import NEVER
@@ -103,11 +105,11 @@ class GroupNow:
 
     @property
     def generation(self) -> int:
-        """The generation, or the group epoch of a consumer or share group; -1: neither is known."""
+        """The generation, or the group epoch of a group of another type; -1: neither is known."""
         group = self._group
         if isinstance(group, ClassicGroup):
             return group.generation
-        return group.epoch if group is not None and group.kind in (CONSUMER, SHARE) else -1
+        return group.epoch if group is not None and group.kind in (CONSUMER, SHARE, STREAMS) else -1
 
     @property
     def protocol(self) -> str | None:
@@ -117,6 +119,8 @@ class GroupNow:
             return group.protocol_name if group.state == STABLE else None
         if isinstance(group, ShareGroup):
             return ASSIGNOR.name
+        if isinstance(group, StreamsGroup):
+            return STREAMS_ASSIGNOR.name
         return preferred_assignor(group, self._core.state.settings) if getattr(group, "kind", "") == CONSUMER else None
 
     @property
@@ -125,7 +129,7 @@ class GroupNow:
         return getattr(self._group, "members", {})
 
     def member(self, member_id: str) -> MemberView | None:
-        """A member; None when it has left, or the type of the group has other members."""
+        """A member; None when it has left."""
         group, core = self._group, self._core
         found: Any = None if group is None else getattr(group, "members", {}).get(member_id)
         if found is None:
@@ -134,9 +138,11 @@ class GroupNow:
             return _classic(group, found)
         if isinstance(group, ShareGroup):
             return _share(group, found, core.state.image, core.state.configs.of_share(self.group_id).session_timeout_ms)
-        if group.kind != CONSUMER:
-            return None
-        return _consumer(group, found, core.state.image, core.state.configs.of(self.group_id).session_timeout_ms)
+        configs = core.state.configs
+        if isinstance(group, StreamsGroup):
+            session_timeout_ms = configs.of_streams(self.group_id).session_timeout_ms
+            return streams_snapshots.member_view(group, found, core.state.image, session_timeout_ms)
+        return _consumer(group, found, core.state.image, configs.of(self.group_id).session_timeout_ms)
 
     def silent_ms(self, member_id: str, mono_ms: int) -> int | None:
         """The time since the last request of a member; None: it is not known."""

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from muster.coordinator.history.words import many, who
+from muster.coordinator.history.words import many, ranges, who
 
 Offsets = Mapping[str, Mapping[int, int]]
 """A number for each partition, by topic: an offset, or a lag."""
 Owned = Mapping[str, tuple[int, ...]]
 """Partitions by topic, ascending."""
+Roles = Mapping[str, Owned]
+"""Tasks of a streams group: for "active", "standby" and "warmup", the numbers of tasks by subtopology."""
 
 STABLE: Final = "Stable"
 MAX_NAMED: Final = 5
@@ -26,7 +28,8 @@ class MemberView:
 
     `epoch`: the member epoch, or the generation of a classic member. `target`: the member's target assignment
     (KIP-848), or the `assignment` of a classic member. `revoking`: partitions that the member has to give up, and may
-    still have. `subscribed`: topics by name; a classic member has topics only if it is a consumer.
+    still have. `subscribed`: topics by name; a classic member has topics only if it is a consumer. The partitions of a
+    member of a streams group are those that its active tasks read.
     """
 
     member_id: str
@@ -34,7 +37,7 @@ class MemberView:
     client_id: str
     host: str
     protocol: str
-    """"classic", "consumer" or "share": the protocol of the member itself."""
+    """"classic", "consumer", "share" or "streams": the protocol of the member itself."""
     epoch: int
     doing: str
     assignment: Owned
@@ -45,6 +48,8 @@ class MemberView:
     is_leader: bool = False
     is_settled: bool = True
     """Whether the member has nothing left to do in the present rebalance, or no rebalance is in progress."""
+    tasks: Mapping[str, Roles] = field(default_factory=dict)
+    """In a streams group, the tasks of "assignment", "target" and "revoking". Members of other groups have none."""
 
     @property
     def names(self) -> tuple[str | None, ...]:
@@ -58,7 +63,9 @@ class MemberView:
             "client_id": self.client_id,
             "host": self.host,
         }
-        return f"{who(facts)}: {self.doing}; {_owned_words(self.assignment)}"
+        copies = self.tasks.get("assignment", {})
+        kept = "".join(f"; keeps {_task_words(copies[role])} as {role}" for role in _COPIES if role in copies)
+        return f"{who(facts)}: {self.doing}; {_owned_words(self.assignment)}{kept}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +104,10 @@ Records = Mapping[str, Mapping[int, RecordsView]]
 class GroupView:
     """A group at one moment. A group that does not exist is `DEAD` and has no members.
 
-    `kind`: "classic", "consumer" (KIP-848), "share", or "" if the group does not exist. `generation`: the generation,
-    or the group epoch. `protocol`: the assignor. `offsets`: committed, or a share group's start offsets. `end_offsets`:
-    the end offsets of topics that the group has committed to, owns or subscribes to. `starts`: the start offsets of
-    these partitions.
+    `kind`: "classic", "consumer" (KIP-848), "share", "streams", or "" if the group does not exist. `generation`: the
+    generation, or the group epoch. `protocol`: the assignor. `offsets`: committed, or a share group's start offsets.
+    `end_offsets`: the end offsets of topics that the group has committed to, owns or subscribes to. `starts`: the start
+    offsets of these partitions.
     """
 
     group_id: str
@@ -226,19 +233,33 @@ def member_json(member: MemberView) -> dict[str, Any]:
         "settled": member.is_settled,
         "session_timeout_ms": member.session_timeout_ms,
         "subscribed": list(member.subscribed),
-        **{name: {topic: list(rows) for topic, rows in getattr(member, name).items()} for name in _OWNED},
+        **{name: _lists(getattr(member, name)) for name in _OWNED},
+        "tasks": {name: {role: _lists(owned) for role, owned in roles.items()} for name, roles in member.tasks.items()},
     }
+
+
+def _lists(owned: Owned) -> dict[str, list[int]]:
+    return {name: list(rows) for name, rows in owned.items()}
 
 
 _OFFSETS: Final = ("offsets", "end_offsets", "starts")
 """The fields of a group with a number for each partition."""
+_COPIES: Final = ("standby", "warmup")
+"""The roles of tasks that only keep state."""
 _OWNED: Final = ("assignment", "target", "revoking")
 """The fields of a member with partitions by topic."""
 
 
 def _member_of(given: Mapping[str, Any]) -> MemberView:
-    owned = {name: {topic: tuple(one) for topic, one in given[name].items()} for name in _OWNED}
-    return MemberView(**{**given, **owned, "subscribed": tuple(given["subscribed"])})
+    owned = {name: _tuples(given[name]) for name in _OWNED}
+    tasks = {
+        name: {role: _tuples(its) for role, its in roles.items()} for name, roles in given.get("tasks", {}).items()
+    }
+    return MemberView(**{**given, **owned, "subscribed": tuple(given["subscribed"]), "tasks": tasks})
+
+
+def _tuples(owned: Mapping[str, Sequence[int]]) -> Owned:
+    return {name: tuple(rows) for name, rows in owned.items()}
 
 
 def _numbers(rows: Mapping[str, int]) -> dict[int, int]:
@@ -257,6 +278,10 @@ def _owned_words(owned: Owned) -> str:
     if not owned:
         return "has no partitions"
     return "has " + ", ".join(f"{topic} {' '.join(map(str, rows))}" for topic, rows in owned.items())
+
+
+def _task_words(tasks: Owned) -> str:
+    return " ".join(f"{name}:{ranges(tasks[name])}" for name in tasks)
 
 
 def _lag_words(rows: Mapping[int, int]) -> str:

@@ -54,7 +54,7 @@ def reported(step: Step, group: StreamsGroup, member: StreamsMember, facts: Memb
     most = step.state.configs.of_streams(group.group_id).acceptable_recovery_lag
     begun, done = [], []
     for place, one in [*member.restoring.items()]:
-        behind = _behind(sums, ends, place)
+        behind = records_behind(sums, ends, place)
         if behind is None:
             continue
         if behind <= (0 if place[0] == ACTIVE else most):
@@ -76,7 +76,9 @@ def _row(place: Place) -> dict[str, Any]:
     return {"task": f"{name}_{number}", "role": role}
 
 
-def _behind(sums: Mapping[str, Mapping[int, int]], ends: Mapping[str, Mapping[int, int]], place: Place) -> int | None:
+def records_behind(
+    sums: Mapping[str, Mapping[int, int]], ends: Mapping[str, Mapping[int, int]], place: Place
+) -> int | None:
     """How many records of its changelogs the task lacks. None when the member has not reported that."""
     _, name, number = place
     sum_, end = (one.get(name, {}).get(number, -1) for one in (sums, ends))
