@@ -32,6 +32,7 @@ from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffli
 from muster.coordinator.log.errors import MoreThanAllowed
 from muster.coordinator.log.records.compression import Unpacking
 from muster.coordinator.log.records.headers import TRANSACTIONAL
+from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.state_machine.interface import Producer
 from muster.coordinator.system.jobs import Job, OffloadedWork, PendingResult
@@ -71,7 +72,8 @@ class _Row:
     """A row of a request. Of several rows of a partition, the last accepted one is appended."""
 
     __slots__ = (
-        "answer", "checked", "header", "log_start_offset", "partition", "produce", "records", "topic", "wanted",
+        "answer", "checked", "header", "log", "log_start_offset", "partition", "produce", "records", "refusal", "topic",
+        "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +88,10 @@ class _Row:
         self.log_start_offset = NO_OFFSET
         self.wanted: Wanted | None = None
         """The partition's part of the question to the transaction coordinator, if the row needs one."""
+        self.log: UnifiedLog | None = None
+        """The log that was asked for the row's transaction; None for a row without transaction."""
+        self.refusal: ApiError | None = None
+        """Why no log could be asked for the row's transaction; None when a log was asked, or needs not be."""
         self.checked: Checked | None = None
         """The batch for the log, when the records were checked."""
 
@@ -299,9 +305,12 @@ class _Produce:
             index = row.answer.index
             try:
                 partition = row.partition = led_here(self._node, row.topic, index)
-            except ApiError:
-                continue  # the append reports the reason
+            except ApiError as refusal:
+                # The partition may arrive before the answer of the coordinator, which was not asked about it.
+                row.refusal = refusal
+                continue
             log, sequence = partition.log, header.base_sequence
+            row.log = log
             verdict = verdict_of(log, producer, sequence, knows, now_ms)
             if verdict is not None:
                 row.wanted = Wanted(row.topic.name, index, log, sequence, verdict)
@@ -318,6 +327,9 @@ class _Produce:
     def _append(self, row: _Row) -> bool:
         """Append a batch, or put the refusal into the answer. False: nothing was done, since `_prepare` is needed."""
         header, checked = row.header, row.checked
+        if row.refusal is not None:
+            self._fail(row, row.refusal)
+            return True
         guard: Any = None
         if row.wanted is not None:
             guard = row.wanted.verdict
@@ -327,6 +339,10 @@ class _Produce:
         try:
             partition = self._partition_of(row)
             log = partition.log
+            if row.log is not None and row.log is not log:
+                # The log was read again meanwhile, and does not know the guard. The producer has to send again:
+                # INVALID_TXN_STATE would end it.
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             row.log_start_offset = log.start_offset
             if checked is None:
                 if not is_small(row.records, header):

@@ -26,6 +26,7 @@ from muster.coordinator.api.transactions.verification import (
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, least_bytes, same_for_all
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.producers.append_checks import VerificationGuard
+from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.runtime.replies import append_error
 from muster.coordinator.security.authorizer import Operation, ResourceType
@@ -66,7 +67,9 @@ def handle_txn_offset_commit(
 
 
 class _Commit:
-    __slots__ = ("_answers", "_context", "_is_whole", "_node", "_producer", "_request", "_respond", "_shard", "_wanted")
+    __slots__ = (
+        "_answers", "_context", "_is_whole", "_log", "_node", "_producer", "_request", "_respond", "_shard", "_wanted",
+    )  # fmt: skip
 
     _wanted: Wanted
     """The group's partition of __consumer_offsets, for the question to the transaction coordinator."""
@@ -78,6 +81,8 @@ class _Commit:
         self._respond = respond
         self._producer = Producer(request.producer_id, request.producer_epoch)
         self._shard: GroupShard = node.routing.shard(request.group_id)
+        self._log: UnifiedLog | None = None
+        """The log that is asked for the transaction. None when the shard was not active."""
         self._answers: _Topics = {}
         self._is_whole = True
         """Whether the shard's response is the answer, because no row is refused before, and no topic is named twice."""
@@ -95,7 +100,8 @@ class _Commit:
         elif not shard.active:
             self._commit(None)  # the shard itself reports this error
         else:
-            log, knows = shard.runtime.log, commit_knows(self._context.api_version)
+            log = self._log = shard.runtime.log
+            knows = commit_knows(self._context.api_version)
             verdict = verdict_of(log, self._producer, -1, knows, self._node.clock.now().wall_ms)
             if verdict is None:
                 self._commit(None)
@@ -202,7 +208,8 @@ class _Commit:
 
     def _verification(self, knows: Knows, verdict: Verdict) -> Verification:
         shard = self._shard
-        self._wanted = Wanted(GROUP_OFFSETS_TOPIC, shard.partition, shard.runtime.log, -1, verdict)
+        log = self._log = shard.runtime.log
+        self._wanted = Wanted(GROUP_OFFSETS_TOPIC, shard.partition, log, -1, verdict)
         return Verification(
             self._node, self._context, self._request.transactional_id, self._producer, knows, (self._wanted,),
             self._verified, waits=False,
@@ -210,10 +217,15 @@ class _Commit:
 
     def _submit(self, piece: TxnOffsetCommitRequest, guard: VerificationGuard | None, respond: Respond) -> None:
         shard, producer = self._shard, self._producer
+        runtime = shard.runtime
+        if runtime.core is not None and runtime.log is not self._log:
+            # The log was read again meanwhile, and does not know the guard. INVALID_TXN_STATE would end the producer.
+            respond(same_for_all(piece, ErrorCode.NOT_COORDINATOR))
+            return
         refusal = shard.append_error(producer, guard)
         if shard.figures is not None:
             respond = shard.figures.commits.counting(piece.group_id, respond)
-        shard.runtime.submit(
+        runtime.submit(
             TxnCommitCommand(
                 piece, respond, self._context.client, refusal, txn_offsets_by_topic_id(self._context.api_version)
             ),

@@ -138,6 +138,36 @@ def test_a_marker_during_the_verification_voids_it(harness: ProduceHarness) -> N
     assert (row.error_code, row.log_start_offset) == (ErrorCode.INVALID_TXN_STATE, 0)
 
 
+def test_a_partition_that_arrives_during_the_verification_of_another_is_not_led_yet(harness: ProduceHarness) -> None:
+    topic, held = harness.node.topics.by_name["t"], harness.transactions
+    topic.is_shared = held.holds = True
+    led, topic.partitions[1] = topic.partitions[1], None  # this node is the leader, and has not fetched the log
+    answers = harness.send((0, tx()), (1, tx()))
+    topic.partitions[1] = led
+    held.held.pop()()
+    rows = answers.one().responses[0].partition_responses
+    not_leader = ErrorCode.NOT_LEADER_OR_FOLLOWER  # the producer tries again; INVALID_TXN_STATE would end it
+    assert [(row.index, row.error_code) for row in rows] == [(0, 0), (1, not_leader)]
+    answers = harness.send((1, tx()))
+    held.held.pop()()
+    assert answers.one().responses[0].partition_responses[0].error_code == 0
+    assert [one[4] for one in held.asked] == [{"t": [0]}, {"t": [1]}]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_verification_is_of_one_log(harness: ProduceHarness, anew: bool, is_open: bool) -> None:
+    """A new epoch of a leader may have the log read again: that log does not know of the verification."""
+    if is_open:
+        harness.codes((0, tx()))
+    harness.transactions.holds = True
+    answers = harness.send((0, tx(int(is_open))), (1, tx()))
+    harness.node.topics.open.hand_over(harness.node.topics.by_name["t"].state, [0], anew=anew)
+    harness.transactions.held.pop()()
+    error = ErrorCode.NOT_LEADER_OR_FOLLOWER if anew else ErrorCode.NONE
+    assert [row.error_code for row in answers.one().responses[0].partition_responses] == [error, 0]
+
+
 def test_a_zombie_is_fenced_by_the_log(harness: ProduceHarness) -> None:
     harness.codes((0, tx(epoch=2)))
     assert harness.ask((0, tx(epoch=1)), (1, tx(epoch=1))) == [(0, 47, -1, None), (1, 0, 0, None)]

@@ -227,6 +227,20 @@ def test_a_marker_while_the_coordinator_is_asked_makes_it_void(harness: TxnOffse
     assert shown(answers.one()) == [("t", [(0, ErrorCode.INVALID_TXN_STATE)])]
 
 
+def test_a_log_that_is_opened_again_while_the_coordinator_is_asked_does_not_know_the_guard(
+    harness: TxnOffsetCommitHarness,
+) -> None:
+    harness.transactions.holds = True
+    answers = harness.send()
+    harness.shard.runtime.resign()
+    partition = harness.node.topics.by_name[GROUP_OFFSETS_TOPIC].state
+    harness.node.topics.open.hand_over(partition, [harness.shard.partition], anew=True)
+    at_once(harness.shard.runtime.start())  # type: ignore[arg-type]  # a load is an iterator of steps
+    harness.transactions.held.pop()()
+    harness.clock.advance(0)
+    assert shown(answers.one()) == [("t", [(0, ErrorCode.NOT_COORDINATOR)])]
+
+
 def test_a_transactional_commit_without_permission_is_refused(harness: TxnOffsetCommitHarness) -> None:
     no = Refusing((Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "tx"))
     harness.node.authorizer = no
