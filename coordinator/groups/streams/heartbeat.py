@@ -122,6 +122,8 @@ def _beat(
     validated = topology.epoch if configured.status is None else NO_TOPOLOGY
     checks.check_tasks(configured, request)
     offsets = _offsets(group, request)
+    if offsets is not None and sender.member is not None:
+        group.offsets[sender.member_id] = offsets  # as on Kafka, even if the heartbeat is refused below
     configs = target.configs_of(step.state, group.group_id)
     is_new_hash = metadata_hash != group.metadata_hash
     must_compute = is_new_hash or validated != group.validated_epoch or configs != group.last_configs

@@ -10,7 +10,7 @@ import asyncio
 import difflib
 import secrets
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +29,8 @@ class Plan(NamedTuple):
     settings: Mapping[str, str]
     history: Callable[[int], Story]
     steps: int
-    plain: Callable[[str], str] = str
-    """A line of the outcome, as it is compared."""
+    plain: Callable[[Sequence[str]], Sequence[str]] = list
+    """The lines of the outcome, as they are compared."""
 
 
 class Side:
@@ -52,12 +52,12 @@ class Side:
         return await tcp.play(tcp.Driver(*self.address), story, self.ids, suffix)
 
 
-def answers(text: str, plain: Callable[[str], str]) -> dict[str, list[str]]:
+def answers(text: str, plain: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, list[str]]:
     """The answers that each actor got, in their order, whenever they came."""
     found: dict[str, list[str]] = {}
-    for line in text.splitlines():
+    for line in plain(text.splitlines()):
         if line.startswith("    ") and not line.endswith(" waiting"):
-            found.setdefault(line.split()[0], []).append(plain(line))
+            found.setdefault(line.split()[0], []).append(line)
     return found
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from muster.conform.player.story import Story
 from tests.stories.random.beside import Plan, main
@@ -70,9 +70,9 @@ def _step(chance: random.Random, joined: set[str]) -> str:
     ))  # fmt: skip
 
 
-def _plain(line: str) -> str:
-    """A line without the assignment of a heartbeat."""
-    return GIVEN.sub(r"\1", line)
+def _plain(lines: Sequence[str]) -> list[str]:
+    """The lines without the assignments of heartbeats."""
+    return [GIVEN.sub(r"\1", line) for line in lines]
 
 
 PLAN = Plan(SETTINGS, history, STEPS, _plain)

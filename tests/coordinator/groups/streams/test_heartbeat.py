@@ -591,6 +591,16 @@ def test_kafka_fails_for_an_endpoint_whose_topics_are_gone() -> None:
     assert harness.heartbeat("a", endpoint_information_epoch=9).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def test_a_member_whose_endpoint_is_refused_has_reported_its_offsets(harness: StreamsGroupHarness) -> None:
+    harness.heartbeat("a", 0, "0:t", endpoint="h:1")
+    harness.change_topics(topics(u=1))
+    offsets: list[tuple[str, int, int]] = [("0", 0, 5)]
+    assert harness.heartbeat("a", task_offsets=offsets).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    joining = harness.heartbeat("b", 0, "0:t", task_offsets=offsets)
+    assert joining.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert harness.streams().offsets == {"a": ({"0": {0: 5}}, {})}
+
+
 def test_unknown_members_leave_no_trace(harness: StreamsGroupHarness) -> None:
     harness.heartbeat("a", 0, PLAIN)
     group = harness.streams()
