@@ -121,9 +121,7 @@ def _beat(
     configured, metadata_hash = _configure(step, group, topology)
     validated = topology.epoch if configured.status is None else NO_TOPOLOGY
     checks.check_tasks(configured, request)
-    offsets = _offsets(group, request)
-    if offsets is not None and sender.member is not None:
-        group.offsets[sender.member_id] = offsets  # as on Kafka, even if the heartbeat is refused below
+    offsets = _offsets(group, request, sender.member)
     configs = target.configs_of(step.state, group.group_id)
     is_new_hash = metadata_hash != group.metadata_hash
     must_compute = is_new_hash or validated != group.validated_epoch or configs != group.last_configs
@@ -143,6 +141,8 @@ def _beat(
     is_shutdown = request.shutdown_application and group.shutdown_by is None
     if is_shutdown:
         group.shutdown_by = sender.member_id
+    if sender.member is not None:
+        _begin_session(step, group, sender.member)  # as on Kafka, a refusal for endpoints does not end the membership
     beaten = Beaten(request, command.version, known.endpoint, had, description, position)
     endpoints = answers.endpoints_of(step, group, beaten, sender.replaced, configured)
     # After this line no request is refused.
@@ -285,15 +285,23 @@ def _configure(step: Step, group: StreamsGroup, topology: Topology) -> tuple[Con
     return configured, metadata_hash
 
 
-def _offsets(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> MemberOffsets | None:
-    """The offsets of the member's tasks after this heartbeat. None when the heartbeat has none."""
+def _offsets(
+    group: StreamsGroup, request: StreamsGroupHeartbeatRequest, member: StreamsMember | None
+) -> MemberOffsets | None:
+    """The offsets of the member's tasks after this heartbeat. None when the heartbeat has none.
+
+    As on Kafka, those of a present member count even if the heartbeat is refused afterwards.
+    """
     if request.task_offsets is None and request.task_end_offsets is None:
         return None
     sums, ends = group.offsets.get(request.member_id, ({}, {}))
-    return (
+    offsets = (
         sums if request.task_offsets is None else _by_task(request.task_offsets),
         ends if request.task_end_offsets is None else _by_task(request.task_end_offsets),
     )
+    if member is not None:
+        group.offsets[member.member_id] = offsets
+    return offsets
 
 
 def _by_task(rows: Sequence[TaskOffset]) -> dict[str, dict[int, int]]:
@@ -384,7 +392,7 @@ def _next_position(
 def _set_timers(step: Step, group: StreamsGroup, member: StreamsMember, before: Position, *, was_empty: bool) -> None:
     """Begin the member's session again. Begin the time in which it has to give up tasks, if its position is new."""
     deadlines, configs, mono_ms = step.state.deadlines, step.state.configs.of_streams(group.group_id), step.now.mono_ms
-    deadlines.set(member, mono_ms + configs.session_timeout_ms)
+    _begin_session(step, group, member)
     if member.position != before:
         if member.position.state == UNREVOKED_TASKS:
             member.revocation.epoch = member.position.epoch
@@ -393,3 +401,8 @@ def _set_timers(step: Step, group: StreamsGroup, member: StreamsMember, before: 
             deadlines.cancel(member.revocation)
     if was_empty and configs.initial_delay_ms and group.delay.due_ms == NEVER:
         deadlines.set(group.delay, mono_ms + configs.initial_delay_ms)
+
+
+def _begin_session(step: Step, group: StreamsGroup, member: StreamsMember) -> None:
+    session_timeout_ms = step.state.configs.of_streams(group.group_id).session_timeout_ms
+    step.state.deadlines.set(member, step.now.mono_ms + session_timeout_ms)

@@ -601,6 +601,16 @@ def test_a_member_whose_endpoint_is_refused_has_reported_its_offsets(harness: St
     assert harness.streams().offsets == {"a": ({"0": {0: 5}}, {})}
 
 
+def test_a_member_whose_endpoint_is_refused_is_not_silent(harness: StreamsGroupHarness) -> None:
+    harness.heartbeat("a", 0, "0:nope")
+    for _ in range(2):
+        harness.advance(40_000)
+        assert harness.heartbeat("a", endpoint="h:1").error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert set(harness.streams().members) == {"a"}
+    harness.advance(45_000)
+    assert not harness.streams().members
+
+
 def test_unknown_members_leave_no_trace(harness: StreamsGroupHarness) -> None:
     harness.heartbeat("a", 0, PLAIN)
     group = harness.streams()
