@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from muster.coordinator.history.words import ranges
-from muster.coordinator.http.described_groups import Description
+from muster.coordinator.http.described_groups import Description, Member, partition_words
 from muster.coordinator.http.live_groups import ORDERS, LiveGroup
 from muster.pipeline.wording import NOT_KNOWN, duration, number, plural
 
@@ -59,12 +58,18 @@ def member_cells(found: Description) -> list[tuple[str, ...]]:
     return [
         (
             *(one.instance or one.member, one.client_id, one.host.lstrip("/")),
-            NOT_KNOWN if one.assignment is None else number(sum(map(len, one.assignment.values()))),
+            NOT_KNOWN if one.assignment is None else number(sum(map(len, one.partitions.values()))),
             "" if one.epoch is None else str(one.epoch),
-            "" if one.assignment is None else " ".join(f"{t}:{ranges(p)}" for t, p in sorted(one.assignment.items())),
+            "" if one.assignment is None else _owned(one),
         )
         for one in sorted(found.members, key=lambda one: (one.client_id, one.member))
     ]
+
+
+def _owned(one: Member) -> str:
+    """Partitions by topic, or the tasks of a Streams member with the copies that it keeps."""
+    kinds = (("", one.assignment), ("standby", one.standby), ("warm-up", one.warmup))
+    return " ".join(f"{kind} {partition_words(has)}".strip() for kind, has in kinds if has)
 
 
 def offset_cells(

@@ -259,7 +259,8 @@ def _target(value: Value) -> str:
     return (
         f"epoch {value['epoch']} has its targets{waited} ({value['assignor']}, computed in "
         f"{seconds(value['took_ms'])}): {changed} of {value['members']} "
-        f"{'has' if value['changed'] == 1 else 'have'} another; partitions: {', '.join(moved) or 'none moves'}"
+        f"{'has' if value['changed'] == 1 else 'have'} another; {many(value.get('unit', 'partition'), 2)}: "
+        f"{', '.join(moved) or 'none moves'}"
     )
 
 

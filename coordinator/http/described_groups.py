@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.history.words import ranges
-from muster.coordinator.http.described_tasks import lacking, tasks
+from muster.coordinator.http.described_tasks import MAX_NAMED, lacking, tasks
 from muster.protocol.api import ApiKey
 from muster.protocol.consumer import decode_assignment
 from muster.protocol.message import MalformedMessage
@@ -94,8 +94,7 @@ def newer_group(group_type: str, row: Any) -> Description:
     subtopologies = _subtopologies(row.topology) if group_type == STREAMS else None
     if subtopologies is not None:
         members = [one._replace(reads=_reads(one, subtopologies)) for one in members]
-    assignor = "" if group_type == STREAMS else row.assignor_name
-    return Description(row.group_id, group_type, row.group_state, group_type, assignor, row.group_epoch,
+    return Description(row.group_id, group_type, row.group_state, group_type, row.assignor_name or "", row.group_epoch,
                        row.assignment_epoch, members, subtopologies)  # fmt: skip
 
 
@@ -174,6 +173,8 @@ def pending_revocations(found: Description) -> list[str]:
         for topic, numbers in (one.assignment or {}).items()
         for number in numbers
     }
+    # brokers do not say which tasks a Streams member is to give up before it gets the new epoch
+    late = [one.member for one in members if found.type == STREAMS and 0 <= (one.epoch or 0) < found.assignment_epoch]
     for one in members:
         if one.epoch == EPOCH_OF_LEFT_STATIC_MEMBER:
             kept = partition_words(one.assignment) or "nothing"
@@ -187,13 +188,20 @@ def pending_revocations(found: Description) -> list[str]:
                     waits.setdefault(name, {}).setdefault(topic, []).append(number)
         for name, partitions in sorted(waits.items()):
             what = partition_words(partitions)
-            if not name:
+            if not name and late and late != [one.member]:
+                lines.append(f"{one.member} waits for {what}: {_one_of(late, one.member)} may still have it")
+            elif not name:
                 lines.append(f"{one.member} gets {what} with its next heartbeat")
             elif next(holder.epoch for holder in members if holder.member == name) == EPOCH_OF_LEFT_STATIC_MEMBER:
                 lines.append(f"{one.member} waits for {what} of {name}, which is away")
             else:
                 lines.append(f"{one.member} waits for {what} of {name}, which is to give it up")
     return lines
+
+
+def _one_of(names: list[str], but: str) -> str:
+    named = [name for name in names[: MAX_NAMED + 1] if name != but][:MAX_NAMED]
+    return " or ".join([*named, "another member"] if len(names) > MAX_NAMED + 1 else named)
 
 
 def partition_words(assignment: dict[str, list[int]] | None) -> str:

@@ -41,6 +41,18 @@ def test_pending_revocations_name_the_waiting_and_the_owning_member() -> None:
     ]
 
 
+def test_a_task_that_nobody_has_may_be_one_that_a_member_of_an_older_epoch_gives_up() -> None:
+    one, two = member("a", 3, {"0": [0]}, {"0": [0]}), member("b", 4, {}, {"0": [1]})
+    streams = group(4, 4, one, two)._replace(type="streams")
+    assert pending_revocations(streams) == ["b waits for 0:1: a may still have it"]
+    three = member("c", 3, {"0": [2]}, {"0": [2]})
+    assert pending_revocations(streams._replace(members=[one, two, three])) == [
+        "b waits for 0:1: a or c may still have it"
+    ]
+    later = streams._replace(members=[one._replace(epoch=4), two])
+    assert pending_revocations(later) == ["b gets 0:1 with its next heartbeat"]
+
+
 def test_a_missing_target_assignment_is_reported() -> None:
     found = group(5, 4, member("a", 4, {"t": [0]}, {"t": [0]}))
     (reported,) = pending_revocations(found)

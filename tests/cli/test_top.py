@@ -158,6 +158,13 @@ def test_members_without_partitions_and_offsets_without_ends_have_cells() -> Non
     assert offset_cells([("t", 0, 5, None)], None) == [("t", "0", "5", "–", "–", "")]
 
 
+def test_streams_members_have_partitions_tasks_and_copies() -> None:
+    one = Member("m", None, "c", "/h", {"0": [0, 1]}, "streams", 4, reads={"t": [0, 1], "u": [0, 1]},
+                 standby={"1": [0]}, warmup={"1": [2]})  # fmt: skip
+    found = Description("g", "streams", "Stable", "streams", "sticky", 4, 4, [one])
+    assert member_cells(found) == [("m", "c", "h", "4", "4", "0:0-1 standby 1:0 warm-up 1:2")]
+
+
 async def test_a_server_is_read_over_kafkas_protocol() -> None:
     async with (
         controlled() as found,

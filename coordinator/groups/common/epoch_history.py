@@ -133,6 +133,7 @@ def target_assigned(
     changes: Iterable[tuple[str, Any, Any]],
     names: TopicsImage,
     took_ms: int = 0,
+    **more: object,
 ) -> None:
     """Report that the group's new targets are in force. `changes`: a member's id, its previous and its new target."""
     step.event(
@@ -146,6 +147,7 @@ def target_assigned(
         topics=topics,
         changes=tuple(changes),
         names=names,
+        **more,
     )
 
 

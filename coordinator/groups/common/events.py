@@ -91,7 +91,7 @@ topics: if changed topics are the cause, the first of them: topic, before and no
 TARGET_ASSIGNED: Final = "target_assigned"
 """epoch, assignor, took_ms (of the computation), since_epoch_ms, members, topics (how many), names (TopicsImage).
 
-changes: (member id, target before, target) of each member with a new target.
+changes: (member id, target before, target) of each member with a new target. In a streams group also unit, "task".
 """
 TARGET_FAILED: Final = "target_failed"
 """epoch, assignor, took_ms. The assignor failed; the present targets stay in force."""

@@ -119,7 +119,8 @@ def target_assigned(step: Step, group: StreamsGroup, computed: ComputedTarget) -
     names = {} if topology is None else {name.encode(): f"subtopology {name}" for name in topology.subtopologies}
     topics = 0 if topology is None else len(topology.of_source)
     image = TopicsImage({}, 0, names)
-    epoch_history.target_assigned(step, group, group.settling, ASSIGNOR.name, topics, computed.changes, image)
+    changes = computed.changes
+    epoch_history.target_assigned(step, group, group.settling, ASSIGNOR.name, topics, changes, image, unit="task")
 
 
 def topics_checked(step: Step, group: StreamsGroup, topology_epoch: int, status: Status | None) -> None:

@@ -44,13 +44,18 @@ def sentences(found: Description, live: LiveGroup, doing: Doing, sizes: Mapping[
         _state(found),
         *_waiting(found, doing),
         *_silent(found, doing),
-        *(f"{line[0].upper()}{line[1:]}." for line in pending_revocations(found)),
+        *(f"{_begun(line)}." for line in pending_revocations(found)),
         *(f"{line}." for line in task_lines(found.members)),
         *_without_owner(found, sizes),
     ]
     lines += _lag(found, live)
     more = len(lines) - MAX_SENTENCES
     return lines if more <= 0 else [*lines[:MAX_SENTENCES], f"{more} more sentences are left out"]
+
+
+def _begun(line: str) -> str:
+    """With a capital letter, unless the line begins with the id of a member."""
+    return f"T{line[1:]}" if line.startswith("the ") else line
 
 
 def _state(found: Description) -> str:

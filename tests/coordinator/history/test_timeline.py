@@ -227,6 +227,12 @@ def test_the_line_of_a_streams_group_names_tasks_that_nobody_had(timeline: Timel
     assert "1 task given up, 1 taken; nobody had task 0_1 for 1.5 s (now q-1); 1 member, sticky" in line
 
 
+def test_the_targets_of_a_streams_group_are_tasks() -> None:
+    target = value("target_assigned", **EXAMPLES[events.TARGET_ASSIGNED], unit="task")
+    (line,) = Timeline(UTC, dates=False, everything=True).feed(target)
+    assert line.endswith("2 members of 3 have another; tasks: 1 to move")
+
+
 def test_unknown_kinds_of_events_are_skipped() -> None:
     later = {"v": 1, "kind": "moon_rose", "group": "g", "time": NOON}
     assert Timeline(UTC, dates=False).feed(later) == []

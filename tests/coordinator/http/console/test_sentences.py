@@ -64,6 +64,14 @@ def test_members_of_a_streams_group_have_tasks_and_restore_them() -> None:
     ]
 
 
+def test_ids_of_members_stay_as_they_are_at_the_start_of_a_sentence() -> None:
+    one = Member("a", None, "a", "/10.0.0.1", {}, "consumer", 3, {"orders": [0]})
+    now = Description("g", "consumer", "Reconciling", "consumer", "uniform", 4, 3, [one])
+    _, target, gets, *_ = sentences(now, live((0, 5, 5, 0)), {}, {})
+    assert target.startswith("The target assignment of epoch 4 is not computed yet")
+    assert gets == "a gets orders:0 with its next heartbeat."
+
+
 def test_the_lag_comes_with_its_pace() -> None:
     found = described("Stable", member("a", orders=[0]))
     assert sentences(found, live((0, 10, 20, 10), (10_000, 110, 70, 5)), {}, {"orders": 1})[1] == (
