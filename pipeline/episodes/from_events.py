@@ -9,6 +9,7 @@ from muster.coordinator.groups.common import events
 from muster.pipeline.episodes.claims import Facts
 from muster.pipeline.episodes.find import episodes
 from muster.pipeline.episodes.model import EXPIRED, LEFT, REMOVED, REPLACED, Episode, Rebalance, Stay, Who
+from muster.pipeline.episodes.stream_facts import NOT_READY, SHUTDOWN, Streams, Topics
 from muster.pipeline.episodes.verdict import Verdict, verdict
 
 Value = Mapping[str, Any]
@@ -29,15 +30,44 @@ class EventEpisodes(NamedTuple):
 
 def episodes_of_events(values: Iterable[Value], now_ms: int) -> EventEpisodes:
     """The episodes and the verdict of one group, made from its events in their order."""
-    reader = EventReader()
+    reader, topics = EventReader(), TopicsReader()
     for value in values:
         reader.feed(value)
+        topics.feed(value)
     if not reader.rebalances:
         return EventEpisodes([], None)
     stays = reader.all_stays()
     found = episodes(stays, reader.rebalances)
-    facts = Facts(max(now_ms, reader.last_ms), stays=stays, rebalances=reader.rebalances, deleted_ms=reader.deleted_ms)
+    facts = Facts(max(now_ms, reader.last_ms), stays=stays, rebalances=reader.rebalances, deleted_ms=reader.deleted_ms,
+                  streams=Streams(topics=topics.all()))  # fmt: skip
     return EventEpisodes(found, verdict(found, facts))
+
+
+class TopicsReader:
+    """When the topics of a streams group were not ready, and its shutdowns, from its events in their order."""
+
+    def __init__(self) -> None:
+        self._over: list[Topics] = []
+        self._unready: Topics | None = None
+
+    def feed(self, value: Value) -> None:
+        """Take an event; those of other kinds are ignored."""
+        kind, at_ms = value["kind"], value["time"]
+        if kind == events.TOPICS_NOT_READY:
+            from_ms = at_ms if self._unready is None else self._unready.from_ms
+            self._unready = Topics(NOT_READY, from_ms, None, why=value["detail"])
+        elif kind == events.APPLICATION_SHUTDOWN:
+            self._over.append(Topics(SHUTDOWN, at_ms, None, client=value["member"]["client_id"]))
+        elif self._unready is not None and (
+            kind in (events.TOPICS_READY, events.GROUP_DELETED)
+            or (kind == events.EPOCH_BUMPED and not value["members"])
+        ):
+            self._over.append(self._unready._replace(until_ms=at_ms))
+            self._unready = None
+
+    def all(self) -> list[Topics]:
+        """All of them, in the order of their ends."""
+        return self._over if self._unready is None else [*self._over, self._unready]
 
 
 class EventReader:

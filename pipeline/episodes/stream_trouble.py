@@ -94,7 +94,8 @@ def _not_ready(some: Sequence[Topics], facts: Facts, when: When) -> Claim:
 
 
 def _topics_row(one: Topics) -> Evidence:
-    text = f"source topics {_list(one.sources)}: {one.state.replace('_', ' ')}"
+    names = f" {_list(one.sources)}" if one.sources else ""
+    text = f"source topics{names}: {one.state.replace('_', ' ')}"
     return Evidence("topologies", one.from_ms, text if one.why is None else f"{text}: {one.why}")
 
 

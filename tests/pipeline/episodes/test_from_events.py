@@ -104,3 +104,29 @@ def test_returning_static_members_are_a_static_restart() -> None:
     ]
     restart = episodes_of_events(values, START_MS + 60_000).episodes[1]
     assert (restart.kind, restart.members, restart.static) == ("restart", ("i",), True)
+
+
+def test_topics_that_are_not_ready_and_a_shutdown_are_in_the_verdict_of_a_streams_group() -> None:
+    one = {**member("app", 0), "client_id": "app-StreamThread-1"}
+    bumped = {"trigger": {**one, "reason": None}, "topics": []}
+    values = [
+        event(0, "member_joined", member=one),
+        event(0, "epoch_bumped", epoch=2, cause="member_joined", members=1, state="Empty", **bumped),
+        event(1, "topics_not_ready", topology_epoch=0, detail="Source topics t are missing."),
+        event(9, "topics_not_ready", topology_epoch=0, detail="Source topics u are missing."),
+        event(10, "epoch_reconciled", epoch=2, partitions=0),
+    ]
+
+    def text(*more: dict[str, Any]) -> str:
+        found = episodes_of_events([*values, *more], START_MS + 300_000).verdict
+        assert found is not None
+        return found.text
+
+    assert text().startswith("its topics are not ready since ")
+    assert text().endswith(": Source topics u are missing")
+    assert text(event(200, "topics_ready", topology_epoch=0, took_ms=199_000)).startswith(
+        "its topics were not ready from"
+    )
+    empty = event(200, "epoch_bumped", epoch=3, cause="member_left", members=0, state="NotReady", **bumped)
+    assert "its topics were not ready from" in text(empty)
+    assert "app had an error and ended the whole application" in text(event(250, "application_shutdown", member=one))
