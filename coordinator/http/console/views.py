@@ -261,10 +261,15 @@ async def settings(source: Source, group: str, kind: str, who: Requester) -> lis
     ]
 
 
+_LETTERS: Final = (SHARE, "errors")
+
+
 def _concerns(kind: str, name: str) -> bool:
-    """Whether a config of groups concerns this type: names begin with the type, or with no type."""
+    """Whether a config of groups concerns this type: names begin with the type, or with no type. `errors` are those of
+    share groups: their dead-letter queues.
+    """
     begins = name.partition(".")[0]
-    return begins == kind or begins not in ("consumer", "share", "streams")
+    return begins == kind or begins not in ("consumer", "share", "streams", "errors") or (kind, begins) == _LETTERS
 
 
 # ---- topics, clients, transactions

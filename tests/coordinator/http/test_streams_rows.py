@@ -16,6 +16,7 @@ from muster.coordinator.server import Server, group_snapshots
 from muster.coordinator.server.group_views import GroupView
 from muster.coordinator.server.metrics import ServerMetrics
 from muster.coordinator.system.jobs import at_once
+from tests.coordinator.http.doors import ask
 from tests.coordinator.http.test_door import read
 from tests.support.muster import connected, running
 from tests.support.share_members import configure
@@ -86,6 +87,10 @@ async def test_a_member_whose_tasks_lack_state_restores_them() -> None:
         assert (one["doing"], one["settled"]) == (words, True)
         does = (await ServerSource(lambda: server).doing("g"))["a"]
         assert (does.words, does.is_settled, does.silent_ms is not None) == (words, True, True)
+        shown = (await ask(door, "/console/groups/g"))[1]
+        assert [(row["doing"], row["assignment"]) for row in shown["members"]] == [(words, {"0": [0, 1]})]
+        settings = (await ask(door, "/console/groups/g/settings"))[1]["settings"]
+        assert {row["name"].partition(".")[0] for row in settings} == {"streams"}
         await a.beat(behind={0: 0, 1: 0})
         assert (await members(door))["a"]["doing"] == "has come to its target"
 
