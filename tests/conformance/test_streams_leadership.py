@@ -21,7 +21,6 @@ from tests.conformance.streams_instances import (
     PARTITIONS,
     SERVER_SETTINGS,
     STREAMS,
-    Instance,
     Lines,
     Start,
     newest,
@@ -84,44 +83,26 @@ def state_of_the_group(brokers: Brokers) -> str:
     return f"{group.group_state}"
 
 
-class Application:
-    """Two instances. One that ends with an error is started again, as a supervisor does: its state stays."""
-
-    def __init__(self, start: Start) -> None:
-        self._start = start
-        self._instances = {name: self._begun(name) for name in ("one", "two")}
-
-    def _begun(self, name: str) -> Instance:
-        return self._start(GROUP, name, {**STREAMS, **EXACTLY_ONCE})
-
-    def is_shared(self) -> bool:
-        """Whether both run, and share the tasks."""
-        for name, one in self._instances.items():
-            if any(line.startswith("failed") for line in one.said):
-                one.close()
-                self._instances[name] = self._begun(name)
-        return shared(*self._instances.values())
-
-
 @pytest.mark.timeout(600)
 def test_the_coordinator_moves_while_an_application_counts(brokers: Brokers, start: Start) -> None:
     admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
     for future in admin.create_topics([NewTopic(name, PARTITIONS) for name in ("lines", "counts")]).values():
         future.result(60)
-    application, lines = Application(start), Lines(brokers)  # type: ignore[arg-type]  # it has addresses
+    instances = tuple(start(GROUP, name, {**STREAMS, **EXACTLY_ONCE}) for name in ("one", "two"))
+    lines = Lines(brokers)  # type: ignore[arg-type]  # it has addresses
 
     def counted() -> bool:
-        return application.is_shared() and newest(brokers, "counts") == lines.written  # type: ignore[arg-type]
+        return shared(*instances) and newest(brokers, "counts") == lines.written  # type: ignore[arg-type]
 
-    wait(application.is_shared, "two instances to share the tasks")
+    wait(lambda: shared(*instances), "two instances to share the tasks", *instances)
     for number in range(MOVES):
         node = coordinator_of_the_group(brokers)
         lines.write(1_000)
         (brokers.kill_node if number % 2 else brokers.stop_node)(node)
-        wait(lambda: coordinator_of_the_group(brokers) not in (-1, node), "another coordinator")  # noqa: B023
+        wait(lambda: coordinator_of_the_group(brokers) not in (-1, node), "another coordinator", *instances)  # noqa: B023
         lines.write(1_000)
-        wait(counted, "every word to be counted, once")
-        wait(lambda: state_of_the_group(brokers) == "Stable", "a stable group")
+        wait(counted, "every word to be counted, once", *instances)
+        wait(lambda: state_of_the_group(brokers) == "Stable", "a stable group", *instances)
         brokers.start_node(node)
     kinds = {event["kind"] for event in asked(brokers, lambda client: [*Events(client).upto_now(GROUP)])}
     # an instance may have left and joined again, since a lost broker cost it its transaction
