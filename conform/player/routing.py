@@ -21,7 +21,7 @@ OF_ONE_GROUP = frozenset(
         "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "OffsetDelete",
         "ConsumerGroupHeartbeat", "TxnOffsetCommit", "ShareGroupHeartbeat", "StreamsGroupHeartbeat",
         "AlterShareGroupOffsets",
-        "DeleteShareGroupOffsets",
+        "DeleteShareGroupOffsets", "StreamsGroupTopologyDescriptionUpdate",
     }
 )  # fmt: skip
 OF_ONE_TRANSACTION = frozenset({"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"})
@@ -93,6 +93,8 @@ OF_LEADERS: Mapping[str, Partitions] = {
         "Partitions",
         "PartitionIndex",
     ),
+    "DeleteRecords": Partitions("Topics", "Partitions", "PartitionIndex", "Topics", "Partitions", "PartitionIndex"),
+    "OffsetForLeaderEpoch": Partitions("Topics", "Partitions", "Partition", "Topics", "Partitions", "Partition"),
     "DescribeProducers": Partitions("Topics", "PartitionIndexes", "", "Topics", "Partitions", "PartitionIndex"),
     "WriteTxnMarkers": Partitions("Topics", "PartitionIndexes", "", "Topics", "Partitions", "PartitionIndex"),
 }

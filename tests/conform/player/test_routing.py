@@ -54,6 +54,13 @@ def test_transaction_markers_are_routed_to_the_leaders() -> None:
     assert [topic["Name"] for topic in marker["Topics"]] == ["o", "p"]
 
 
+def test_deletions_of_records_and_epochs_are_for_the_leaders() -> None:
+    deletion = {"Topics": [{"Name": "o", "Partitions": [{"PartitionIndex": 2, "Offset": 3}]}], "TimeoutMs": 1}
+    assert routing.places("DeleteRecords", deletion, NAMES) == [("o", 2)]
+    epochs = {"ReplicaId": -1, "Topics": [{"Topic": "o", "Partitions": [{"Partition": 1, "LeaderEpoch": 0}]}]}
+    assert routing.places("OffsetForLeaderEpoch", epochs, NAMES) == [("o", 1)]
+
+
 def test_an_error_of_one_broker_is_the_error_of_the_joined_answer() -> None:
     answers = [{"ErrorCode": 0, "Groups": [{"GroupId": "a"}]}, {"ErrorCode": 14, "Groups": []}]
     assert routing.joined("ListGroups", {}, answers, NAMES)["ErrorCode"] == 14
