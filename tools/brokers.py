@@ -17,6 +17,8 @@ PATCHES = {"3.9": "3.9.2", "4.0": "4.0.2", "4.1": "4.1.2", "4.2": "4.2.2", "4.3"
 READY_S = 120.0
 """How long a broker may take until it takes connections."""
 STOPPED_S = 30.0
+LAST_WORDS = 2_000
+"""How many characters of its log an error has."""
 
 
 def free_port(several: int = 1) -> int:
@@ -48,7 +50,7 @@ def process(
             end = time.monotonic() + READY_S
             while is_free(port):
                 if started.poll() is not None or time.monotonic() > end:
-                    raise RuntimeError(f"{command[0]} did not start: see {log}")
+                    raise RuntimeError(f"{command[0]} did not start: {log.read_text(errors='replace')[-LAST_WORDS:]}")
                 time.sleep(0.1)
             yield f"127.0.0.1:{port}"
         finally:

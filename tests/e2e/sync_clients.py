@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -243,10 +244,25 @@ def thread_members(*members: ThreadMember) -> Iterator[None]:
     try:
         yield
     finally:
-        for member in members:
-            member.stopping.set()
-        for member in members:
-            member.stop()
+        _stop(members)
+
+
+@asynccontextmanager
+async def threads_beside_the_loop(*members: ThreadMember) -> AsyncIterator[None]:
+    """Members of a group that also has members in the event loop: these go on while the threads stop."""
+    for member in members:
+        member.start()
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(_stop, members)
+
+
+def _stop(members: Iterable[ThreadMember]) -> None:
+    for member in members:
+        member.stopping.set()
+    for member in members:
+        member.stop()
 
 
 def confluent_member(

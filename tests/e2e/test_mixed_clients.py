@@ -18,6 +18,7 @@ from tests.e2e.sync_clients import (
     confluent_produce,
     kafka_python_member,
     thread_members,
+    threads_beside_the_loop,
 )
 from tests.support.servers import ServerProcess
 
@@ -99,18 +100,17 @@ async def test_members_of_all_three_clients_share_one_group(
     python = kafka_python_member(
         "python", ledger, server.bootstrap, topic, group, partition_assignment_strategy=(KAFKA_PYTHON_RANGE,)
     )
-    async with members(aio):
-        with thread_members(confluent, python):
-            await eventually(
-                lambda: (
-                    sorted([len(aio.assignment), len(confluent.assignment), len(python.assignment)]) == [2, 3, 3]
-                    and len({(p.topic, p.partition) for p in aio.assignment} | confluent.assignment | python.assignment)
-                    == PARTITIONS
-                ),
-                "the three to share",
-            )
-            await send_numbered(server.bootstrap, topic, PARTITIONS, 240)
-            await eventually(lambda: len(ledger) == 240, "240 records")
+    async with members(aio), threads_beside_the_loop(confluent, python):
+        await eventually(
+            lambda: (
+                sorted([len(aio.assignment), len(confluent.assignment), len(python.assignment)]) == [2, 3, 3]
+                and len({(p.topic, p.partition) for p in aio.assignment} | confluent.assignment | python.assignment)
+                == PARTITIONS
+            ),
+            "the three to share",
+        )
+        await send_numbered(server.bootstrap, topic, PARTITIONS, 240)
+        await eventually(lambda: len(ledger) == 240, "240 records")
     assert not ledger.twice
     assert {name: len(ledger.by(name)) % 30 for name in ("aio", "confluent", "python")} == dict.fromkeys(
         ("aio", "confluent", "python"), 0

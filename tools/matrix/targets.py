@@ -115,8 +115,10 @@ def cluster() -> Target:
 
     @contextlib.contextmanager
     def start(folder: Path) -> Iterator[str]:
-        with running_postgres() as url, muster("", "--cluster", url).start(folder) as address:
-            yield address
+        with running_postgres() as url:
+            said(sys.executable, "-m", "muster.cli", "cluster", "init", url)
+            with muster("", "--cluster", url).start(folder) as address:
+                yield address
 
     return replace(muster("Muster-cluster"), start=start)
 
