@@ -87,6 +87,20 @@ def test_an_unchanged_target_gets_no_record() -> None:
     assert [one for one in harness.written() if "target" in one and " A" in one] == []
 
 
+def test_an_unchanged_target_gets_no_record_either_when_a_member_joins_meanwhile() -> None:
+    harness = large()
+    harness.first_heartbeat("A", "t")
+    harness.notify(compute(harness))
+    harness.first_heartbeat("B", "u")  # A keeps the rest
+    computed = compute(harness)
+    harness.first_heartbeat("C", "u")
+    harness.written()
+    harness.notify(computed)
+    targets = [one for one in harness.written() if "TargetAssignmentMember" in one]
+    assert len(targets) == 2
+    assert not any(" A" in one for one in targets)
+
+
 def test_records_of_large_targets_are_made_in_the_offloaded_work(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = large()
     harness.first_heartbeat("A", "t")
