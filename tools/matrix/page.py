@@ -43,8 +43,6 @@ does not offer its requests, or cannot have its settings. So a mock is judged by
 
 LEFT_OUT = """## Left out
 
-**kfake** (2026-09-18): a request of an API that it does not know ends it with a panic. So no run was finished.
-
 **librdkafka's mock** (2.16.0) waits 3 s before each first generation, and Python cannot set that. So its stories would
 say nothing. Metadata 9 has a byte too much, and a ConsumerGroupHeartbeat with topics ends it with a failed assertion.
 """
