@@ -10,12 +10,15 @@ from muster.conform.player.releases import Release, name_of
 from muster.conform.player.stage import prefixed
 from muster.conform.player.story import Step, Story
 from muster.conform.results import Outcome, Setting, State
-from muster.conform.settings import Known, groups_of
+from muster.conform.settings import Known, groups_of, wanted
 
 ONE_BROKER = "one-broker"
 """The tag of a story that goes otherwise where each partition has another leader."""
 START = "conform-"
 """The names of all topics, groups and transactional ids begin so; those of topics for dead letters with `dlq.`."""
+STREAMS_DELAY = "group.streams.initial.rebalance.delay.ms"
+OWN_DELAY_UNTIL = (4, 2)
+"""Until this release a streams group with a config of its own ignores the broker's initial delay."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,9 @@ def plan(
             continue
         place = sets.setdefault(tuple(sorted(story.topics.items())), len(sets))
         of_groups = {key: one.value for one in unfit if (key := known.group_config(one.name)) is not None}
+        own_delay = known.group_config(STREAMS_DELAY)
+        if of_groups and own_delay and release <= OWN_DELAY_UNTIL and STREAMS_DELAY in (wants := wanted(story)):
+            of_groups[own_delay] = wants[STREAMS_DELAY]
         of_brokers = tuple((one.name, one.value) for one in unfit if known.group_config(one.name) is None)
         played.append(Planned(story, f"{START}{run}-{place}-", of_groups, of_brokers))
     return Plan(tuple(played), tuple(skipped))

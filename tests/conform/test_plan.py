@@ -48,6 +48,19 @@ def test_without_described_configs_every_story_is_played() -> None:
     assert planned(story(*JOINS), Known(None)).played
 
 
+def test_a_streams_group_of_an_older_release_gets_the_initial_delay_with_its_other_configs() -> None:
+    standby, delay = "streams.num.standby.replicas", "streams.initial.rebalance.delay.ms"
+    known = Known({f"group.{standby}": "0", f"group.{delay}": "0"}, of_groups=frozenset({standby, delay}))
+    text = (
+        f"broker group.{delay}=0 group.{standby}=1",
+        "A: streams-heartbeat epoch=0",
+        "    A <- streams-heartbeat ok",
+    )
+    for release, configs in (((4, 2), {standby: "1", delay: "0"}), (NEWEST, {standby: "1"})):
+        (one,) = plan([story(*text)], known, "run", release, may_alter=True).played
+        assert one.group_configs == configs
+
+
 def test_a_setting_of_groups_is_given_to_the_storys_groups_if_allowed() -> None:
     known = Known({"group.share.session.timeout.ms": "45000"}, of_groups=OF_GROUPS)
     (refused,) = planned(story(*SHARES), known).skipped
