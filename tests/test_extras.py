@@ -18,7 +18,7 @@ NEEDS: Final = {
     },
     "textual": {"muster.cli.top.app"},
     "testcontainers": {"muster.testing.containers"},
-    "pytest": {"muster.testing.plugin"},
+    "pytest": {"muster.conform.test_broker", "muster.testing.plugin"},
 }
 """By package: the modules outside of the pipeline and of the nodes over PostgreSQL that cannot be imported without."""
 FOLDERS: Final = {"numpy": "pipeline", "pyarrow": "pipeline", "pyspark": "pipeline", "asyncpg": "postgres"}

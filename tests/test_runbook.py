@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("coordinator", "postgres", "testcontrol")
+PACKAGES = ("clientlint", "coordinator", "postgres", "testcontrol")
 LOGGERS = ("log", "_logger", "shard_log")
 LEVELS = ("warning", "error", "exception", "critical")
 GIVEN = {"NoClient": 0, "_warn": 3, "_report": 0, "_begin": 1}

@@ -122,8 +122,8 @@ def time_ends_a_session(server: Muster, client: str, group_id: str) -> None:
         view = group.wait_stable(members=1, partitions="orders")
         before = server.time.freeze()
         assert before.frozen
-        after = server.time.advance(11_000)
-        assert after.mono_ms - before.mono_ms == 11_000
+        after = server.time.advance(31_000)
+        assert after.mono_ms - before.mono_ms == 31_000
         assert any(event["kind"] == "member_expired" for event in group.events())
         # its client joins again in real time
         group.wait_until(lambda one: one.is_stable and one.generation > view.generation)
