@@ -104,7 +104,7 @@ async def _run(options: argparse.Namespace, address: Address, security: ClientSe
         for line in one.dry():
             say(line)
         return 0
-    task = asyncio.create_task(one.play(Progress(one).told))
+    task = asyncio.create_task(one.play(Progress(one).add))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
@@ -131,7 +131,7 @@ class Progress:
         self.count, self.done, self.failed = one.count, 0, 0
         self.is_shown = sys.stderr.isatty()
 
-    def told(self, outcome: Outcome) -> None:
+    def add(self, outcome: Outcome) -> None:
         """Count one outcome."""
         self.done += 1
         self.failed += outcome.state is State.FAILED

@@ -6,13 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from muster.clientlint.calls import MAX_ROWS, Call, Certainty, Client, Connection
+from muster.clientlint.calls import MAX_ROWS, Call, Certainty, Client, Connection, Known, certainty
 from muster.protocol.errors import error_name
 
 MAX_KEPT: Final = 10_000
 """The most members, transactional ids, clients or connections that a watcher remembers, the newest ones."""
 
-__all__ = ["MAX_KEPT", "MAX_ROWS", "Broken", "Kept", "Watcher", "broken", "named", "seconds"]
+__all__ = ["MAX_KEPT", "MAX_ROWS", "Broken", "Kept", "Watcher", "after", "broken", "broken_after", "named", "seconds"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -56,6 +56,21 @@ class Watcher:
 def broken(rule: str, call: Call, words: str, certainty: Certainty) -> Broken:
     """A breach that this call shows."""
     return Broken(rule, call.client, call.api, call.asked_ms, words, certainty)
+
+
+def after(call: Call, answer: Known) -> str:
+    """How long after an answer the call was sent, as `1.5 s after`."""
+    return f"{seconds(call.asked_ms - answer.at_ms)} after"
+
+
+def broken_after(rule: str, call: Call, what: str, answer: Known, why: str) -> Iterator[Broken]:
+    """The breach that the client sent `what` after it knew an answer. `why`: what the answer said.
+
+    Nothing if the client may not have known the answer.
+    """
+    how_sure = certainty(call, answer)
+    if how_sure is not None:
+        yield broken(rule, call, f"{what} {after(call, answer)} {why}", how_sure)
 
 
 class Kept(Generic[K, V]):

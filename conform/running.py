@@ -44,7 +44,7 @@ ALONE = "alone"
 EXACT = ("consumer", "share", "streams", "data")
 """In stories of these levels the number of partitions counts."""
 
-Told = Callable[[Outcome], None]
+OnOutcome = Callable[[Outcome], object]
 """Is called with each outcome, when it is final."""
 
 
@@ -55,7 +55,7 @@ class Run:
     target: Target
     plan: Plan
     cleaning: Cleaning
-    told: Told
+    on_outcome: OnOutcome
     at_once: int = AT_ONCE
     to_the_end: bool = False
     """Whether a story goes on after the first step that went otherwise."""
@@ -68,7 +68,7 @@ class Run:
     async def play(self) -> None:
         """Play all stories, and clean up, also after a failure or when the run is cancelled."""
         for outcome in self.plan.skipped:
-            self._tell(outcome)
+            self._keep(outcome)
         self.pulse.start()
         try:
             for configs, ones in self.plan.phases:
@@ -89,9 +89,9 @@ class Run:
         finally:
             await runner.close()
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _keep(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
-        self.told(outcome)
+        self.on_outcome(outcome)
 
     # ---- before the stories
 
@@ -127,7 +127,7 @@ class Run:
         except FAILURES as failure:
             for one in ones:
                 if one.topics or one.own_topics:
-                    self._tell(skip(one.story, f"topics cannot be made: {failure}"))
+                    self._keep(skip(one.story, f"topics cannot be made: {failure}"))
             playable = [one for one in ones if not (one.topics or one.own_topics)]
         start, versions = self.cleaning.start, self.target.versions
         # a broker that answers these requests wrongly fails in the stories
@@ -157,7 +157,7 @@ class Run:
         playable = []
         for one in ones:
             if one.own_topics or (one.level in EXACT and any(found[name] != its for name, its in one.topics.items())):
-                self._tell(skip(one.story, "the broker does not offer CreateTopics"))
+                self._keep(skip(one.story, "the broker does not offer CreateTopics"))
             else:
                 playable.append(one)
         return playable
@@ -204,7 +204,7 @@ class Run:
             async with limit:
                 attempt = await self._attempt(one, suffixes[one.story.name], PATIENCE_S, QUIET_S)
             if attempt.is_right or attempt.not_served is not None:
-                self._tell(judged(attempt, State.PASSED))
+                self._keep(judged(attempt, State.PASSED))
             else:
                 failed.append(attempt)
 
@@ -218,7 +218,7 @@ class Run:
         began = time.monotonic()
         for attempt in sorted(failed, key=lambda attempt: attempt.planned.story.name):
             again = time.monotonic() - began < AGAIN_S
-            self._tell(await self._again(runner, attempt) if again else judged(attempt, State.FAILED))
+            self._keep(await self._again(runner, attempt) if again else judged(attempt, State.FAILED))
 
     def _groups(self, one: Planned, suffix: str) -> list[str]:
         return [name + suffix for name in one.groups]

@@ -75,14 +75,14 @@ class Session:
             lines.append(f"topics and groups {self.start}* of the probes, deleted at the end")
         return lines
 
-    async def play(self, told: Callable[[Outcome], object]) -> Report:
+    async def play(self, on_outcome: Callable[[Outcome], object]) -> Report:
         """Play everything. If the task is cancelled, the report is of what was played until then."""
         began, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
 
         def tell(outcome: Outcome) -> None:
             outcome = with_hurts(outcome) if outcome.state is State.FAILED else outcome
             self.outcomes.append(outcome)
-            told(outcome)
+            on_outcome(outcome)
 
         cleaning = Cleaning(self.target, self.start)
         try:
@@ -132,9 +132,9 @@ async def run(
     wishes: Wishes,
     *,
     security: ClientSecurity | None = None,
-    told: Callable[[Outcome], object] = lambda _: None,
+    on_outcome: Callable[[Outcome], object] = lambda _: None,
 ) -> Report:
     """A whole run on the broker at this address. Raises RequestFailed."""
     host, port = address
     one = await begin(address, f"{host}:{port}", security, wishes)
-    return await one.play(told)
+    return await one.play(on_outcome)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from muster.clientlint.calls import Call, Certainty, Known, certainty, known
-from muster.clientlint.watcher import Broken, Kept, Watcher, broken, named, seconds
+from muster.clientlint.watcher import Broken, Kept, Watcher, after, broken, broken_after, named, seconds
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 
@@ -71,18 +71,12 @@ class ClassicMembers(Watcher):
     def _after_its_end(self, call: Call, member: _Member) -> Iterator[Broken]:
         request = call.request
         if member.left is not None:
-            sure = certainty(call, member.left)
-            if sure is not None:
-                words = f"{call.api} of member {request.member_id} {_after(call, member.left)} its LeaveGroup succeeded"
-                yield broken("request-after-leave", call, words, sure)
+            what = f"{call.api} of member {request.member_id}"
+            yield from broken_after("request-after-leave", call, what, member.left, "its LeaveGroup succeeded")
         elif member.dead is not None:
-            sure = certainty(call, member.dead)
-            if sure is not None:
-                words = (
-                    f"{call.api} with member id {request.member_id} {_after(call, member.dead)} "
-                    f"{named(member.dead.error)} had ended this id"
-                )
-                yield broken("dead-member-id", call, words, sure)
+            what = f"{call.api} with member id {request.member_id}"
+            why = f"{named(member.dead.error)} had ended this id"
+            yield from broken_after("dead-member-id", call, what, member.dead, why)
 
     def _beats(self, call: Call, member: _Member) -> Iterator[Broken]:
         request = call.request
@@ -102,7 +96,7 @@ class ClassicMembers(Watcher):
                 yield broken("heartbeat-before-sync", call, words, sure)
         elif 0 <= request.generation_id < member.generation and certainty(call, member.joined) is not None:
             member.old_beats += 1
-            words = f"Heartbeat of generation {request.generation_id} {_after(call, member.joined)} JoinGroup gave "
+            words = f"Heartbeat of generation {request.generation_id} {after(call, member.joined)} JoinGroup gave "
             words += f"generation {member.generation}"
             sure = Certainty.SURE if member.old_beats > 1 else Certainty.PERHAPS
             yield broken("ended-generation", call, words, sure)
@@ -122,20 +116,16 @@ class ClassicMembers(Watcher):
         if generation < 0:
             return
         if member.refused is not None and generation == member.refused_generation:
-            sure = certainty(call, member.refused)
-            if sure is not None:
-                words = (
-                    f"OffsetCommit again with generation {generation} {_after(call, member.refused)} "
-                    f"{named(member.refused.error)} had refused this generation"
-                )
-                yield broken("ended-generation", call, words, sure)
+            what = f"OffsetCommit again with generation {generation}"
+            why = f"{named(member.refused.error)} had refused this generation"
+            yield from broken_after("ended-generation", call, what, member.refused, why)
             return
         ended = member.left
         if ended is None and member.joined is not None and generation < member.generation:
             ended = member.joined
         if ended is not None and certainty(call, ended) is not None:
             what = "its LeaveGroup succeeded" if ended is member.left else f"JoinGroup gave {member.generation}"
-            words = f"OffsetCommit of generation {generation} {_after(call, ended)} {what}"
+            words = f"OffsetCommit of generation {generation} {after(call, ended)} {what}"
             # the commit may have waited in the client since before
             yield broken("ended-generation", call, words, Certainty.PERHAPS)
 
@@ -192,7 +182,3 @@ class ClassicMembers(Watcher):
             member = self._members.find((request.group_id, row.member_id))
             if member is not None and not getattr(row, "error_code", 0):
                 member.left = known(call)
-
-
-def _after(call: Call, answer: Known) -> str:
-    return f"{seconds(call.asked_ms - answer.at_ms)} after"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from muster.clientlint.calls import Call, Certainty, Client, Known, certainty, known
-from muster.clientlint.watcher import Broken, Kept, Watcher, broken, named, seconds
+from muster.clientlint.calls import Call, Certainty, Client, Known, known
+from muster.clientlint.watcher import Broken, Kept, Watcher, broken, broken_after, named, seconds
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 
@@ -54,27 +54,15 @@ class ConsumerMembers(Watcher):
         member.fatal = None
         if request.member_epoch <= 0:
             return
+        what = f"heartbeat with epoch {request.member_epoch}"
         if member.left is not None:
-            sure = certainty(call, member.left)
-            if sure is not None:
-                words = f"heartbeat with epoch {request.member_epoch} {_after(call, member.left)} the member had left"
-                yield broken("request-after-leave", call, words, sure)
+            yield from broken_after("request-after-leave", call, what, member.left, "the member had left")
         elif member.must_rejoin is not None:
-            sure = certainty(call, member.must_rejoin)
-            if sure is not None:
-                words = (
-                    f"heartbeat with epoch {request.member_epoch} {_after(call, member.must_rejoin)} "
-                    f"{named(member.must_rejoin.error)}; a member has to join again, with epoch 0"
-                )
-                yield broken("no-rejoin-after-fence", call, words, sure)
+            why = f"{named(member.must_rejoin.error)}; a member has to join again, with epoch 0"
+            yield from broken_after("no-rejoin-after-fence", call, what, member.must_rejoin, why)
         elif member.epoch_known is not None and request.member_epoch != member.epoch:
-            sure = certainty(call, member.epoch_known)
-            if sure is not None:
-                words = (
-                    f"heartbeat with epoch {request.member_epoch} {_after(call, member.epoch_known)} the answer with "
-                    f"epoch {member.epoch}"
-                )
-                yield broken("epoch-not-honoured", call, words, sure)
+            why = f"the answer with epoch {member.epoch}"
+            yield from broken_after("epoch-not-honoured", call, what, member.epoch_known, why)
         else:
             yield from self._pace(call, member)
 
@@ -148,7 +136,3 @@ class ConsumerMembers(Watcher):
                 words += "while the client stayed connected"
                 rule, api = "silent-after-fatal-error", "ConsumerGroupHeartbeat"
                 yield Broken(rule, member.client, api, now_ms, words, Certainty.PERHAPS)
-
-
-def _after(call: Call, answer: Known) -> str:
-    return f"{seconds(call.asked_ms - answer.at_ms)} after"

@@ -71,7 +71,7 @@ SOON_MS: Final = 20
 """A request so soon after the refusal of the same request is a retry without a back-off."""
 RETRIES: Final = 10
 PIPELINED_RETRIES: Final = 100
-"""The limit for Produce and Fetch, of which a client may have several in flight."""
+"""The limit for Produce and Fetch: a client may have several of these in flight."""
 _PIPELINED: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from muster.clientlint.calls import Call, Known, certainty, known
-from muster.clientlint.watcher import MAX_ROWS, Broken, Kept, Watcher, broken, named, seconds
+from muster.clientlint.calls import Call, Known, known
+from muster.clientlint.watcher import MAX_ROWS, Broken, Kept, Watcher, broken_after, named
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 
@@ -49,13 +49,8 @@ class Transactions(Watcher):
                 continue
             is_same = tuple(producer) == state.producer
             if state.fenced is not None and is_same:
-                sure = certainty(call, state.fenced)
-                if sure is not None:
-                    words = (
-                        f"{call.api} of {transactional_id} with producer id {producer[0]}, epoch {producer[1]}, "
-                        f"{_after(call, state.fenced)} {named(state.fenced.error)}"
-                    )
-                    yield broken("producer-after-fence", call, words, sure)
+                what = f"{call.api} of {transactional_id} with producer id {producer[0]}, epoch {producer[1]},"
+                yield from broken_after("producer-after-fence", call, what, state.fenced, named(state.fenced.error))
             elif call.api_key == ApiKey.END_TXN:
                 yield from self._ends(call, transactional_id, state, is_same=is_same)
             else:
@@ -66,18 +61,12 @@ class Transactions(Watcher):
         request = call.request
         result = _RESULTS[request.committed]
         if state.ended is not None and is_same:
-            sure = certainty(call, state.ended)
-            if sure is not None:
-                words = (
-                    f"EndTxn ({result}) of {transactional_id} {_after(call, state.ended)} EndTxn "
-                    f"({_RESULTS[state.how]}) had succeeded, with nothing added since"
-                )
-                yield broken("transaction-ended-twice", call, words, sure)
+            what = f"EndTxn ({result}) of {transactional_id}"
+            why = f"EndTxn ({_RESULTS[state.how]}) had succeeded, with nothing added since"
+            yield from broken_after("transaction-ended-twice", call, what, state.ended, why)
         if state.abortable is not None and request.committed:
-            sure = certainty(call, state.abortable)
-            if sure is not None:
-                words = f"EndTxn (commit) of {transactional_id} {_after(call, state.abortable)} TRANSACTION_ABORTABLE"
-                yield broken("commit-after-abortable", call, words, sure)
+            what = f"EndTxn (commit) of {transactional_id}"
+            yield from broken_after("commit-after-abortable", call, what, state.abortable, "TRANSACTION_ABORTABLE")
 
     def answered(self, call: Call) -> Iterator[Broken]:
         """See `Watcher`."""
@@ -109,7 +98,3 @@ def _transactions(call: Call) -> Iterator[tuple[str, int, int]]:
                 yield row.transactional_id, row.producer_id, row.producer_epoch
     elif request.transactional_id:
         yield request.transactional_id, getattr(request, "producer_id", -1), getattr(request, "producer_epoch", -1)
-
-
-def _after(call: Call, answer: Known) -> str:
-    return f"{seconds(call.asked_ms - answer.at_ms)} after"

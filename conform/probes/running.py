@@ -57,14 +57,16 @@ class Runner:
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
         return [outcomes[number] for number in sorted(outcomes)]
 
+    async def _once(self, probe: Probe | FrameProbe, link: Link | None) -> tuple[Outcome, Link | None]:
+        return await (self.play_frames(probe, link) if isinstance(probe, FrameProbe) else self.play(probe, link))
+
     async def _twice(self, probe: Probe | FrameProbe, link: Link | None) -> tuple[Outcome, Link | None]:
         """Send a probe, and again if it fails: what does not fail twice was a matter of time."""
-        play = self.play_frames if isinstance(probe, FrameProbe) else self.play
-        outcome, link = await play(probe, link)  # type: ignore[arg-type]
+        outcome, link = await self._once(probe, link)
         if outcome.state is not State.FAILED:
             return outcome, link
         await _dropped(link)
-        again, link = await play(probe, None)  # type: ignore[arg-type]
+        again, link = await self._once(probe, None)
         if self.gone:
             # it may be this probe that ended the target
             return dataclasses.replace(outcome, diff=f"{outcome.diff}; then {self.gone}"), link
