@@ -109,5 +109,5 @@ async def test_a_trial_is_played_again() -> None:
 
 
 def test_the_command_of_every_client_is_known() -> None:
-    python = [name for name in run.CLIENTS if name not in ("java", *run.GO)]
+    python = [name for name in run.CLIENTS if not name.startswith("java") and name not in run.GO]
     assert set(run.commands(python, Path())) == set(python)
