@@ -28,11 +28,16 @@ class Owner:
     transaction_leaders: tuple[int, ...]
     """The leader of each partition of __transaction_state. Empty: the target has no transactions."""
 
-    def owns(self, name: str) -> bool:
-        """Whether the broker coordinates the group and the transactional id of this name."""
-        number = java_hash(name)
-        lists = [one for one in (self.group_leaders, self.transaction_leaders) if one]
-        return all(leaders[number % len(leaders)] == self.node_id for leaders in lists)
+    def coordinates_group(self, name: str) -> bool:
+        """Whether the broker coordinates the group of this name."""
+        return self._leads(self.group_leaders, name)
+
+    def coordinates_transactions(self, name: str) -> bool:
+        """Whether the broker coordinates the transactional id of this name."""
+        return self._leads(self.transaction_leaders, name)
+
+    def _leads(self, leaders: tuple[int, ...], name: str) -> bool:
+        return not leaders or leaders[java_hash(name) % len(leaders)] == self.node_id
 
 
 def java_hash(text: str) -> int:
@@ -64,13 +69,20 @@ class Place:
     def name(self, what: str, version: int | None = None) -> str:
         """A name of this run. With a version, the name belongs to one probe alone.
 
-        Groups and transactional ids of this name are coordinated by the broker that gets the probes.
+        Groups of this name are coordinated by the broker that gets the probes.
         """
+        return self._name(what, version, None if self.owner is None else self.owner.coordinates_group)
+
+    def transactional_id(self, what: str, version: int | None = None) -> str:
+        """The same for a transactional id: the two kinds of coordinators are seldom one broker for one name."""
+        return self._name(what, version, None if self.owner is None else self.owner.coordinates_transactions)
+
+    def _name(self, what: str, version: int | None, fits: Callable[[str], bool] | None) -> str:
         name = f"{self.prefix}-{what}" if version is None else f"{self.prefix}-{what}-v{version}-{self.form}"
-        if self.owner is None or self.owner.owns(name):
+        if fits is None or fits(name):
             return name
         salted = (f"{name}-{salt}" for salt in range(MOST_SALTS))
-        return next((one for one in salted if self.owner.owns(one)), name)
+        return next(filter(fits, salted), name)
 
     @property
     def group(self) -> str:

@@ -67,7 +67,7 @@ def describe_producers(place: Place, _: int) -> Body:
 
 def init_producer_id(place: Place, version: int) -> Body:
     """A producer with a transactional id."""
-    return {"TransactionalId": place.name("txn-init", version), "TransactionTimeoutMs": TXN_TIMEOUT_MS}
+    return {"TransactionalId": place.transactional_id("txn-init", version), "TransactionTimeoutMs": TXN_TIMEOUT_MS}
 
 
 def _begun(transactional_id: str) -> Ask:
@@ -76,7 +76,7 @@ def _begun(transactional_id: str) -> Ask:
 
 def add_partitions_to_txn(place: Place, version: int) -> Script:
     """A partition of a transaction. From version 4 on, which brokers send, a check that adds nothing."""
-    name = place.name("txn-partitions", version)
+    name = place.transactional_id("txn-partitions", version)
     producer = yield _begun(name)
     topics = [{"Name": place.topic, "Partitions": [0, 1]}]
     one = {"TransactionalId": name, **_of(producer), "VerifyOnly": True, "Topics": topics}
@@ -103,7 +103,7 @@ def _ended(name: str, producer: Body) -> Ask:
 
 def add_offsets_to_txn(place: Place, version: int) -> Script:
     """A group of a transaction."""
-    name = place.name("txn-offsets", version)
+    name = place.transactional_id("txn-offsets", version)
     producer = yield _begun(name)
     yield Ask({"TransactionalId": name, **_of(producer), "GroupId": place.group})
     yield _ended(name, producer)
@@ -111,7 +111,7 @@ def add_offsets_to_txn(place: Place, version: int) -> Script:
 
 def end_txn(place: Place, version: int) -> Script:
     """The end of a transaction with a group."""
-    name = place.name("txn-end", version)
+    name = place.transactional_id("txn-end", version)
     producer = yield _begun(name)
     added = Ask({"TransactionalId": name, **_of(producer), "GroupId": place.group}, "AddOffsetsToTxn")
     yield added
@@ -120,7 +120,7 @@ def end_txn(place: Place, version: int) -> Script:
 
 def txn_offset_commit(place: Place, version: int) -> Script:
     """An offset in a transaction that is aborted."""
-    name, group = place.name("txn-commit", version), place.name("txn-commit-group", version)
+    name, group = place.transactional_id("txn-commit", version), place.name("txn-commit-group", version)
     producer = yield _begun(name)
     yield Ask({"TransactionalId": name, **_of(producer), "GroupId": group}, "AddOffsetsToTxn")
     rows = [{"PartitionIndex": 0, "CommittedOffset": 1, "CommittedLeaderEpoch": 0, "CommittedMetadata": "conform"}]
@@ -140,9 +140,9 @@ def write_txn_markers(place: Place, _: int) -> Body:
 
 def describe_transactions(place: Place, version: int) -> Script:
     """A transactional id that has done nothing yet, and one that does not exist."""
-    name = place.name("txn-describe", version)
+    name = place.transactional_id("txn-describe", version)
     yield _begun(name)
-    yield Ask({"TransactionalIds": [name, place.name("no-txn")]})
+    yield Ask({"TransactionalIds": [name, place.transactional_id("no-txn")]})
 
 
 def list_transactions(place: Place, version: int) -> Body:

@@ -23,16 +23,20 @@ def test_names_on_one_broker_have_no_ending() -> None:
 
 
 def test_names_on_a_cluster_belong_to_the_broker() -> None:
-    owner = Owner(2, (1, 2, 3, 1, 2), (3, 3, 2))
+    """Leaders that take turns, with another beginning: no name has both of its coordinators on one broker."""
+    owner = Owner(2, (1, 2, 3), (2, 3, 1))
     place = dataclasses.replace(PLACE, owner=owner)
     for version in range(20):
         name = place.name("join", version)
-        assert owner.group_leaders[group_partition(name, 5)] == 2
-        assert owner.transaction_leaders[group_partition(name, 3)] == 2
+        assert owner.group_leaders[group_partition(name, 3)] == 2
         assert name.startswith(f"muster-conform-x-join-v{version}-rich")
         assert place.name("join", version) == name
+        transactional_id = place.transactional_id("end", version)
+        assert owner.transaction_leaders[group_partition(transactional_id, 3)] == 2
+        assert transactional_id.startswith(f"muster-conform-x-end-v{version}-rich")
 
 
 def test_a_target_without_transactions() -> None:
     owner = Owner(1, (1, 2), ())
-    assert {owner.owns(f"g{number}") for number in range(8)} == {True, False}
+    assert {owner.coordinates_group(f"g{number}") for number in range(8)} == {True, False}
+    assert {owner.coordinates_transactions(f"t{number}") for number in range(8)} == {True}
