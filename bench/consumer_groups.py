@@ -1,4 +1,4 @@
-"""`python -m bench.consumer_groups` measures consumer groups (KIP-848) on Muster, and on a real Apache Kafka 4.3.
+"""`python -m bench.consumer_groups` measures consumer groups (KIP-848) on Muster, and on a real Apache Kafka 4.4.
 
 Kafka needs Java. `bench.run` measures the same figures.
 """

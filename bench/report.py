@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench import consumer_memory
 from bench.consumer_groups import LESS, MORE, SETTLE
-from bench.scenarios import BY_THE_CLOCK, COLD, REPEATED, UNCACHED, VARIED
+from bench.scenarios import BY_THE_CLOCK, COLD, IN_KERNEL, REPEATED, UNCACHED, VARIED
 from bench.security import BEAT, READY
 from bench.transactions import NAMES as TRANSACTIONS
 from bench.transactions import READS, WHERE
@@ -18,6 +18,7 @@ HEAD = f"""\
 medians of {{rounds}} rounds in which the servers took turns, of 9 starts, of 5 loads and compactions, and of 9 runs of
 the codec. Memory of members and offsets was measured once. CPU time is the server's own, user and system, from /proc.
 "{BY_THE_CLOCK}" is the wall time of each request while others were under way. On a shared machine it is only a hint.
+"Kernel" is the part of Muster's CPU time in the kernel: sockets, files, and threads that wait for each other.
 "Bare" is a server that answers every frame with the same bytes, on the same event loop: no server can need less.
 Synced commits are Muster's default. Kafka acknowledges from the page cache in both rows. Muster caches repeated
 requests. "{REPEATED}": as a member's heartbeats, and a consumer's commits of the same partitions.
@@ -96,13 +97,18 @@ def write(medians: Mapping[str, Mapping[str, float]], rounds: int, notes: list[s
         *HEAD.format(rounds=rounds).splitlines(),
         *notes,
         "",
-        "| figure | Muster | Kafka | Muster / Kafka | bare |",
-        "|---|---:|---:|---:|---:|",
+        "| figure | Muster | Kafka | Muster / Kafka | kernel, % | bare |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for name, by_server in medians.items():
+        if f", {IN_KERNEL}, " in name:
+            continue  # the column of another row
         ours, theirs = by_server.get("muster"), by_server.get("kafka")
         ratio = f"{ours / theirs:.2f}" if ours is not None and theirs else ""
-        lines.append(f"| {name} | {number(ours)} | {number(theirs)} | {ratio} | {number(by_server.get('bare'))} |")
+        bare = number(by_server.get("bare"))
+        lines.append(
+            f"| {name} | {number(ours)} | {number(theirs)} | {ratio} | {_kernel_share(name, medians)} | {bare} |"
+        )
     lines += ["", "## Figures to reach", "", "| figure | to reach | measured | |", "|---|---:|---:|---|"]
     lines += [verdict(name, share, medians, "x Kafka") for name, share in RATIOS.items()]
     lines += [verdict(name, limit, medians, "") for name, limit in LIMITS.items()]
@@ -111,6 +117,13 @@ def write(medians: Mapping[str, Mapping[str, float]], rounds: int, notes: list[s
     text = "\n".join(lines)
     RESULTS.write_text(text)
     return text
+
+
+def _kernel_share(name: str, medians: Mapping[str, Mapping[str, float]]) -> str:
+    """How much of Muster's figure is in the kernel, in percent; an empty text when it was not measured."""
+    request, _, unit = name.rpartition(", ")
+    part, whole = medians.get(f"{request}, {IN_KERNEL}, {unit}", {}).get("muster"), medians[name].get("muster")
+    return "" if part is None or not whole else f"{part / whole * 100:.0f}"
 
 
 def verdict(

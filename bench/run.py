@@ -1,4 +1,4 @@
-"""`python -m bench.run` measures Muster and, if Java is installed, Apache Kafka 4.3 in turn, and writes results.md.
+"""`python -m bench.run` measures Muster and, if Java is installed, Apache Kafka 4.4 in turn, and writes results.md.
 
 Both have data directories and default settings, but no initial rebalance delay. Both are warmed up first.
 """

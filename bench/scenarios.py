@@ -28,7 +28,7 @@ COMMITS_EACH = 10
 REPEATED, VARIED = "each again the one before", "no two alike in a row"
 UNCACHED = f"{REPEATED} but without the cache"
 """What a connection sends: the same request again, or others; and the same on a server without cached requests."""
-BY_THE_CLOCK = "by the clock"
+BY_THE_CLOCK, IN_KERNEL = "by the clock", "in the kernel"
 COLD, COLD_S = "the first half second after a start", 0.5
 LONG_SESSION_MS = 1_800_000
 """Members of the heartbeat runs do not time out between rounds."""
@@ -128,9 +128,17 @@ def heartbeats(target: Target, connections: int) -> Figures:
     }
 
 
-def of_load(name: str, load: Load) -> Figures:
-    """The server's CPU time for a request, and the wall time for each request."""
-    return {f"{name}, us": load.cpu_us_per_request, f"{name}, {BY_THE_CLOCK}, us": 1e6 / load.requests_per_s}
+def of_load(name: str, load: Load, unit: str = "us", count: float | None = None) -> Figures:
+    """The server's CPU time for a request, the part of it in the kernel, and the wall time for each request.
+
+    `count`: how many units of work the load had; None means one for each request.
+    """
+    count = load.requests if count is None else count
+    return {
+        f"{name}, {unit}": load.server_cpu_us / count,
+        f"{name}, {IN_KERNEL}, {unit}": load.server_kernel_us / count,
+        f"{name}, {BY_THE_CLOCK}, {unit}": load.requests / load.requests_per_s * 1e6 / count,
+    }
 
 
 def commit_frames(connections: int, *, varied: bool) -> list[bytes]:
@@ -170,10 +178,7 @@ def produce(target: Target) -> Figures:
     frames = records.produce_frames(topic, 4, MEGABYTE)
     load = target.load(frames, connections=4, error_at=PRODUCE_ERROR_AT, requests=200, seconds=60)
     target.call(wire.delete_topic(topic))
-    return {
-        "produce, 1 MB batches, us per MB": load.cpu_us_per_request,
-        f"produce, 1 MB batches, {BY_THE_CLOCK}, us per MB": 1e6 / load.requests_per_s,
-    }
+    return of_load("produce, 1 MB batches", load, "us per MB")
 
 
 def fetch_large(target: Target) -> Figures:
@@ -182,12 +187,7 @@ def fetch_large(target: Target) -> Figures:
     load = target.load(frames, connections=4, answer_bytes=LARGE_ANSWER)
     must_carry(load, MEGABYTE)
     # each answer has a little more than a megabyte: the batch, and the fields around it
-    megabytes = load.received_bytes / MEGABYTE
-    spent_s = load.requests / load.requests_per_s
-    return {
-        "fetch, 1 MB answers, us per MB": load.server_cpu_us / megabytes,
-        f"fetch, 1 MB answers, {BY_THE_CLOCK}, us per MB": spent_s * 1e6 / megabytes,
-    }
+    return of_load("fetch, 1 MB answers", load, "us per MB", load.received_bytes / MEGABYTE)
 
 
 def fetch_small(target: Target) -> Figures:

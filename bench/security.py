@@ -1,7 +1,7 @@
 """`python -m bench.security` measures heartbeats over TLS, and a thousand clients that connect by SCRAM-SHA-512 over
 TLS.
 
-It measures Muster and, if Java is installed, a real Apache Kafka 4.3. `bench.run` measures the same figures. Only the
+It measures Muster and, if Java is installed, a real Apache Kafka 4.4. `bench.run` measures the same figures. Only the
 CPU time of the server counts, so the clients, written in Python, need not be fast. Each connection has one unanswered
 request, and all connections send before the first answer is read.
 """

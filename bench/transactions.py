@@ -90,7 +90,7 @@ def _producers(target: Target, count: int) -> list[load.Producer]:
 def of_transactions(where: str, measured: Load, *, version: int) -> Figures:
     """The server's CPU time for a transaction, and the wall time for each transaction."""
     requests = 3 if version == 2 else 5
-    return {row: value * requests for row, value in of_load(f"{NAMES[version]}, {where}", measured).items()}
+    return of_load(f"{NAMES[version]}, {where}", measured, count=measured.requests / requests)
 
 
 def figures(target: Target, wheres: Iterable[str]) -> Figures:

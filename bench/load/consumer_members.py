@@ -14,9 +14,11 @@ from typing import Any, Final, NamedTuple
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode, error_name
+from muster.protocol.message import Message
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
 )
 from muster.simulation.actor import Actor, Script
 from tests.support import wire
@@ -37,20 +39,13 @@ RETRIABLE: Final = (
 Owned = dict[bytes, frozenset[int]]
 
 
-class ConsumerMember(Actor):
-    """A member, which stays until the bench makes it leave."""
+class HeartbeatingMember(Actor):
+    """A member of a group with epochs, which stays until the bench makes it leave."""
 
-    def __init__(self, world: Any, group_id: str, member_id: str, topics: list[str]) -> None:
+    def __init__(self, world: Any, group_id: str, member_id: str) -> None:
         super().__init__(world, wire.CLIENT_ID.decode())
-        self.group_id, self.member_id, self.topics = group_id, member_id, topics
-        self.epoch = 0
-        self.owned: Owned = {}
-        self.heartbeats = 0
-
-    @property
-    def partitions(self) -> int:
-        """The number of partitions that the member owns."""
-        return sum(map(len, self.owned.values()))
+        self.group_id, self.member_id = group_id, member_id
+        self.epoch = self.heartbeats = 0
 
     def live(self) -> Script:
         """Join, and do what the answers say."""
@@ -64,14 +59,39 @@ class ConsumerMember(Actor):
                 raise RuntimeError(f"a heartbeat was answered with {error_name(answer.error_code)}")
             self.heartbeats += 1
             self.epoch = answer.member_epoch
-            says_owned = False
-            if answer.assignment is not None:
-                given = {row.topic_id: frozenset(row.partitions) for row in answer.assignment.topic_partitions}
-                # the member gives up and takes partitions as the answer says
-                says_owned = given != self.owned
-                self.owned = given
+            says_owned = self.own(answer)
             if not says_owned:
                 yield answer.heartbeat_interval_ms
+
+    def beat(self, says_owned: bool) -> Message:
+        """Make the next heartbeat. `says_owned`: it lists what the member owns."""
+        raise NotImplementedError
+
+    def own(self, answer: Any) -> bool:
+        """Own what the answer assigns. Returns whether that is something new, which the next heartbeat confirms."""
+        raise NotImplementedError
+
+
+class ConsumerMember(HeartbeatingMember):
+    """A member of a consumer group, which gives up and takes partitions as the answers say."""
+
+    def __init__(self, world: Any, group_id: str, member_id: str, topics: list[str]) -> None:
+        super().__init__(world, group_id, member_id)
+        self.topics = topics
+        self.owned: Owned = {}
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions that the member owns."""
+        return sum(map(len, self.owned.values()))
+
+    def own(self, answer: ConsumerGroupHeartbeatResponse) -> bool:
+        """Own the partitions of the answer."""
+        if answer.assignment is None:
+            return False
+        owned = self.owned
+        self.owned = {row.topic_id: frozenset(row.partitions) for row in answer.assignment.topic_partitions}
+        return self.owned != owned
 
     def beat(self, says_owned: bool) -> ConsumerGroupHeartbeatRequest:
         """Make the next heartbeat. `says_owned`: it lists the owned partitions."""

@@ -25,6 +25,8 @@ class Load(NamedTuple):
     received_bytes: int
     server_cpu_us: float
     """The CPU time (user and system) of the server's process during the load."""
+    server_kernel_us: float
+    """The part of it in the kernel: sockets, files, and the waits of threads."""
     errors: int
     first_error: int
     p99_us: float
@@ -84,7 +86,8 @@ class FrameLoad:
             output["requests"],
             output["req_s"],
             int(output["bytes"]),
-            output["cpu_ms"] * 1000,
+            (output["user_ms"] + output["kernel_ms"]) * 1000,
+            output["kernel_ms"] * 1000,
             output["errors"],
             output["first_error"],
             output["p99_us"],

@@ -10,17 +10,16 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from bench.load.consumer_members import REBALANCE_MS, RETRIABLE, RETRY_MS, Settled
+from bench.load.consumer_members import REBALANCE_MS, HeartbeatingMember, Settled
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
-from muster.protocol.errors import error_name
 from muster.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequestTaskIds,
+    StreamsGroupHeartbeatResponse,
     Subtopology,
     Topology,
 )
-from muster.simulation.actor import Actor, Script
 from tests.support import wire
 from tests.support.tcp_world import TcpWorld
 
@@ -29,42 +28,29 @@ PART: Final = "0"
 """The id of the only subtopology."""
 
 
-class StreamsMember(Actor):
-    """A member, which stays."""
+class StreamsMember(HeartbeatingMember):
+    """A member of a streams group."""
 
     def __init__(self, world: Any, group_id: str, member_id: str, topic: str) -> None:
-        super().__init__(world, wire.CLIENT_ID.decode())
-        self.group_id, self.member_id, self.topic = group_id, member_id, topic
-        self.epoch = self.heartbeats = 0
+        super().__init__(world, group_id, member_id)
+        self.topic = topic
         self.tasks: frozenset[int] = frozenset()
 
-    def live(self) -> Script:
-        """Join, and do what the answers say."""
-        says_tasks = True
-        while True:
-            answer = yield self.beat(says_tasks)
-            if answer is None or answer.error_code in RETRIABLE:
-                yield RETRY_MS
-                continue
-            if answer.error_code:
-                raise RuntimeError(f"a heartbeat was answered with {error_name(answer.error_code)}")
-            self.heartbeats += 1
-            self.epoch = answer.member_epoch
-            says_tasks = False
-            if answer.active_tasks is not None:
-                given = frozenset(number for row in answer.active_tasks for number in row.partitions)
-                says_tasks = given != self.tasks
-                self.tasks = given
-            if not says_tasks:
-                yield answer.heartbeat_interval_ms
+    def own(self, answer: StreamsGroupHeartbeatResponse) -> bool:
+        """Own the active tasks of the answer."""
+        if answer.active_tasks is None:
+            return False
+        tasks = self.tasks
+        self.tasks = frozenset(number for row in answer.active_tasks for number in row.partitions)
+        return self.tasks != tasks
 
-    def beat(self, says_tasks: bool) -> StreamsGroupHeartbeatRequest:
-        """Make the next heartbeat. `says_tasks`: it lists the tasks."""
+    def beat(self, says_owned: bool) -> StreamsGroupHeartbeatRequest:
+        """Make the next heartbeat. `says_owned`: it lists the member's tasks."""
         request = StreamsGroupHeartbeatRequest(self.group_id, self.member_id, self.epoch)
         if not self.epoch:
             request.rebalance_timeout_ms, request.process_id = REBALANCE_MS, self.member_id
             request.topology = Topology(0, [Subtopology(PART, [self.topic])])
-        if says_tasks:
+        if says_owned:
             rows = [StreamsGroupHeartbeatRequestTaskIds(PART, sorted(self.tasks))] if self.tasks else []
             request.active_tasks, request.standby_tasks, request.warmup_tasks = rows, [], []
         return request

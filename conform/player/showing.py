@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from muster.conform.player import kafka_codec as codec
 from muster.conform.player import showing_share_records, showing_shares, showing_streams, showing_transactions
 from muster.conform.player.fields import learn, text_of_answer
+from muster.conform.player.showing_groups import by_id, message_text, shown_groups
 from muster.conform.player.stage import RANDOM, Actor, Stage, assignment_text, bytes_text, error_name, named, repr_text
 from muster.conform.player.story import Body, Reply
 
@@ -228,11 +229,6 @@ def consumer_partitions(stage: Stage, assignment: Body) -> str:
     return "[" + " ".join(sorted(rows)) + "]"
 
 
-def message_of(stage: Stage, body: Body) -> str:
-    text = body["ErrorMessage"]
-    return "" if text is None else named(message=json.dumps(stage.plain(text)))
-
-
 def show_consumer_heartbeat(stage: Stage, actor: Actor, reply: Reply) -> str:
     body = reply.body
     out = "consumer-heartbeat " + error_name(body["ErrorCode"])
@@ -240,7 +236,7 @@ def show_consumer_heartbeat(stage: Stage, actor: Actor, reply: Reply) -> str:
         if body["MemberId"] is not None:
             out += named(member=stage.label(body["MemberId"]))
         out += named(epoch=body["MemberEpoch"]) if body["MemberEpoch"] else ""
-        return out + message_of(stage, body)
+        return out + message_text(stage, body["ErrorMessage"])
     if body["MemberId"] != reply.request["MemberId"]:
         out += named(member=stage.label(body["MemberId"]))
     out += named(epoch=body["MemberEpoch"])
@@ -250,31 +246,28 @@ def show_consumer_heartbeat(stage: Stage, actor: Actor, reply: Reply) -> str:
 
 
 def show_consumer_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
-    rows = []
-    for g in sorted(reply.body["Groups"], key=lambda group: group["GroupId"]):
-        out = "" if len(reply.body["Groups"]) == 1 else stage.group_name(g["GroupId"]) + ": "
-        out += error_name(g["ErrorCode"]) + message_of(stage, g)
-        if not g["ErrorCode"]:
-            out += named(
-                state=g["GroupState"],
-                epoch=g["GroupEpoch"],
-                assignment_epoch=g["AssignmentEpoch"],
-                assignor=g["AssignorName"],
-            )
-            members = []
-            for m in g["Members"]:
-                text = stage.label(m["MemberId"]) + (f"({m['InstanceId']})" if m["InstanceId"] is not None else "")
-                text += " classic" if m["MemberType"] == 0 else ""
-                text += named(rack=m["RackId"])
-                topics = "+".join(sorted(map(stage.topic_label, m["SubscribedTopicNames"] or [])))
-                text += f" epoch={m['MemberEpoch']} topics={topics}"
-                text += named(regex=stage.plain(m["SubscribedTopicRegex"]) if m["SubscribedTopicRegex"] else None)
-                text += f" assignment={consumer_partitions(stage, m['Assignment'])}"
-                text += f" target={consumer_partitions(stage, m['TargetAssignment'])}"
-                members.append(text)
-            out += " members=[" + ", ".join(sorted(members)) + "]"
-        rows.append(out)
-    return "consumer-describe " + "; ".join(rows)
+    return "consumer-describe " + shown_groups(stage, by_id(reply.body["Groups"]), _consumer_group)
+
+
+def _consumer_group(stage: Stage, group: Body) -> str:
+    head = named(
+        state=group["GroupState"],
+        epoch=group["GroupEpoch"],
+        assignment_epoch=group["AssignmentEpoch"],
+        assignor=group["AssignorName"],
+    )
+    return head + " members=[" + ", ".join(sorted(_consumer_member(stage, one) for one in group["Members"])) + "]"
+
+
+def _consumer_member(stage: Stage, member: Body) -> str:
+    text = stage.label(member["MemberId"]) + (f"({member['InstanceId']})" if member["InstanceId"] is not None else "")
+    text += " classic" if member["MemberType"] == 0 else ""
+    text += named(rack=member["RackId"])
+    topics = "+".join(sorted(map(stage.topic_label, member["SubscribedTopicNames"] or [])))
+    text += f" epoch={member['MemberEpoch']} topics={topics}"
+    text += named(regex=stage.plain(member["SubscribedTopicRegex"]) if member["SubscribedTopicRegex"] else None)
+    text += f" assignment={consumer_partitions(stage, member['Assignment'])}"
+    return text + f" target={consumer_partitions(stage, member['TargetAssignment'])}"
 
 
 SHOW: dict[str, Callable[[Stage, Actor, Reply], str]] = {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
+from muster.conform.player.showing_groups import by_id, error_text, message_text, shown_groups
 from muster.conform.player.stage import Actor, Stage, error_name, named
 from muster.conform.player.story import Body, Reply
 
@@ -35,17 +35,11 @@ def _partitions(stage: Stage, assignment: Body) -> str:
     return "[" + " ".join(sorted(rows)) + "]"
 
 
-def _message(stage: Stage, body: Body) -> str:
-    text = body["ErrorMessage"]
-    return "" if text is None else named(message=json.dumps(stage.plain(text)))
-
-
 def show_heartbeat(stage: Stage, actor: Actor, reply: Reply) -> str:
     body = reply.body
-    out = "share-heartbeat " + error_name(body["ErrorCode"])
     if body["ErrorCode"]:
-        return out + _message(stage, body)
-    out += named(epoch=body["MemberEpoch"])
+        return "share-heartbeat " + error_text(stage, body)
+    out = "share-heartbeat ok" + named(epoch=body["MemberEpoch"])
     if body["HeartbeatIntervalMs"] not in (0, 5000):
         out += named(interval=body["HeartbeatIntervalMs"])
     if body["Assignment"] is not None:
@@ -54,20 +48,17 @@ def show_heartbeat(stage: Stage, actor: Actor, reply: Reply) -> str:
 
 
 def show_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
-    rows = []
-    for group in sorted(reply.body["Groups"], key=lambda one: str(one["GroupId"])):
-        out = "" if len(reply.body["Groups"]) == 1 else stage.group_name(group["GroupId"]) + ": "
-        out += error_name(group["ErrorCode"]) + _message(stage, group)
-        if not group["ErrorCode"]:
-            out += named(
-                state=group["GroupState"],
-                epoch=group["GroupEpoch"],
-                assignment_epoch=group["AssignmentEpoch"],
-                assignor=group["AssignorName"],
-            )
-            out += " members=[" + ", ".join(sorted(_member(stage, one) for one in group["Members"])) + "]"
-        rows.append(out)
-    return "share-describe " + "; ".join(rows)
+    return "share-describe " + shown_groups(stage, by_id(reply.body["Groups"]), _group)
+
+
+def _group(stage: Stage, group: Body) -> str:
+    head = named(
+        state=group["GroupState"],
+        epoch=group["GroupEpoch"],
+        assignment_epoch=group["AssignmentEpoch"],
+        assignor=group["AssignorName"],
+    )
+    return head + " members=[" + ", ".join(sorted(_member(stage, one) for one in group["Members"])) + "]"
 
 
 def _member(stage: Stage, member: Body) -> str:
@@ -79,19 +70,18 @@ def _member(stage: Stage, member: Body) -> str:
 
 
 def show_offsets(stage: Stage, actor: Actor, reply: Reply) -> str:
-    rows = []
-    for group in reply.body["Groups"]:
-        out = "" if len(reply.body["Groups"]) == 1 else stage.group_name(group["GroupId"]) + ": "
-        out += error_name(group["ErrorCode"]) + _message(stage, group)
-        found = []
-        for topic in group["Topics"]:
-            for row in topic["Partitions"]:
-                text = f"{stage.topic_label(topic['TopicName'])}/{row['PartitionIndex']}={row['StartOffset']}"
-                text += named(lag=None if row["Lag"] == -1 else row["Lag"])
-                text += f" {error_name(row['ErrorCode'])}" if row["ErrorCode"] else ""
-                found.append(text)
-        rows.append(" ".join([out, *sorted(found)]))
-    return "share-offsets " + "; ".join(rows)
+    return "share-offsets " + shown_groups(stage, reply.body["Groups"], _offsets)
+
+
+def _offsets(stage: Stage, group: Body) -> str:
+    rows = [
+        f" {stage.topic_label(topic['TopicName'])}/{row['PartitionIndex']}={row['StartOffset']}"
+        + named(lag=None if row["Lag"] == -1 else row["Lag"])
+        + (f" {error_name(row['ErrorCode'])}" if row["ErrorCode"] else "")
+        for topic in group["Topics"]
+        for row in topic["Partitions"]
+    ]
+    return "".join(sorted(rows))
 
 
 def show_alter(stage: Stage, actor: Actor, reply: Reply) -> str:
@@ -101,18 +91,18 @@ def show_alter(stage: Stage, actor: Actor, reply: Reply) -> str:
         for topic in body["Responses"]
         for row in topic["Partitions"]
     ]
-    return " ".join(["share-alter " + error_name(body["ErrorCode"]) + _message(stage, body), *sorted(rows)])
+    return " ".join(["share-alter " + error_text(stage, body), *sorted(rows)])
 
 
 def show_delete_offsets(stage: Stage, actor: Actor, reply: Reply) -> str:
     body = reply.body
     rows = [_deleted(stage, topic) for topic in body["Responses"]]
-    return " ".join(["share-delete-offsets " + error_name(body["ErrorCode"]) + _message(stage, body), *sorted(rows)])
+    return " ".join(["share-delete-offsets " + error_text(stage, body), *sorted(rows)])
 
 
 def _deleted(stage: Stage, topic: dict[str, Any]) -> str:
     text = f"{stage.topic_label(topic['TopicName'])}={error_name(topic['ErrorCode'])}"
-    return text + (_message(stage, topic) if topic["ErrorCode"] else "")
+    return text + (message_text(stage, topic["ErrorMessage"]) if topic["ErrorCode"] else "")
 
 
 SHOW: dict[str, Callable[[Stage, Actor, Reply], str]] = {

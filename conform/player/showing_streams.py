@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from muster.conform.player.showing_groups import by_id, error_text, shown_groups
 from muster.conform.player.stage import Actor, Stage, error_name, named
 from muster.conform.player.story import Body, Reply
 
@@ -34,17 +35,11 @@ def _kinds(body: Body) -> str:
     return named(**{kind.lower(): tasks(body[f"{kind}Tasks"]) or None for kind in KINDS if body[f"{kind}Tasks"]})
 
 
-def _message(stage: Stage, body: Body) -> str:
-    text = body["ErrorMessage"]
-    return "" if text is None else named(message=json.dumps(stage.plain(text)))
-
-
 def show_heartbeat(stage: Stage, actor: Actor, reply: Reply) -> str:
     body = reply.body
-    out = "streams-heartbeat " + error_name(body["ErrorCode"])
     if body["ErrorCode"]:
-        return out + _message(stage, body)
-    out += named(epoch=body["MemberEpoch"])
+        return "streams-heartbeat " + error_text(stage, body)
+    out = "streams-heartbeat ok" + named(epoch=body["MemberEpoch"])
     if reply.request["MemberEpoch"] >= 0:
         for name, usual in USUAL.items():
             if body.get(name, usual) != usual:
@@ -77,22 +72,19 @@ def _endpoint(stage: Stage, row: Body) -> str:
 
 
 def show_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
-    rows = []
-    for group in sorted(reply.body["Groups"], key=lambda one: str(one["GroupId"])):
-        out = "" if len(reply.body["Groups"]) == 1 else stage.group_name(group["GroupId"]) + ": "
-        out += error_name(group["ErrorCode"]) + _message(stage, group)
-        if not group["ErrorCode"]:
-            out += named(
-                state=group["GroupState"],
-                epoch=group["GroupEpoch"],
-                assignment_epoch=group["AssignmentEpoch"],
-                assignor=group.get("AssignorName"),
-                topology=_topology(stage, group["Topology"]),
-                description=group.get("TopologyDescriptionStatus") or None,
-            )
-            out += " members=[" + ", ".join(sorted(_member(stage, one) for one in group["Members"])) + "]"
-        rows.append(out)
-    return "streams-describe " + "; ".join(rows)
+    return "streams-describe " + shown_groups(stage, by_id(reply.body["Groups"]), _group)
+
+
+def _group(stage: Stage, group: Body) -> str:
+    head = named(
+        state=group["GroupState"],
+        epoch=group["GroupEpoch"],
+        assignment_epoch=group["AssignmentEpoch"],
+        assignor=group.get("AssignorName"),
+        topology=_topology(stage, group["Topology"]),
+        description=group.get("TopologyDescriptionStatus") or None,
+    )
+    return head + " members=[" + ", ".join(sorted(_member(stage, one) for one in group["Members"])) + "]"
 
 
 def _topology(stage: Stage, body: Body | None) -> str:
