@@ -1,15 +1,16 @@
 """`python -m tests.budget`: what each kind of request costs, written to `bench/budget.toml`.
 
 Without `--why` only figures that became smaller, or that are new, are written. With `--check` or `--explain` nothing
-is written. With `--phases` only bench/phases.md is written.
+is written. With `--phases` only bench/phases.md is written, with `--flames` only flame graphs.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
-from tests.budget import figures, phases
+from tests.budget import figures, flames, phases
 from tests.budget.counting import Cost, Counter
 from tests.budget.scenes import SCENES, costs_of, played, quiet
 
@@ -21,14 +22,20 @@ def main(arguments: list[str] | None = None) -> int:
         "--explain", metavar="KIND", help="print the instructions of each function for a kind of request"
     )
     parser.add_argument("--phases", action="store_true", help="write the table of phases, bench/phases.md")
+    parser.add_argument(
+        "--flames", metavar="DIR", type=Path, help="write a flame graph of each request of bench/phases.md into DIR"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a figure is not its budget")
     options = parser.parse_args(arguments)
     if options.explain is not None:
         return explain(options.explain)
-    if options.phases:
+    if options.phases or options.flames:
         Counter.explains = True
         with quiet():
-            phases.write()
+            if options.phases:
+                phases.write()
+            else:
+                flames.write(options.flames, phases.stacks_of_kinds())
         return 0
     why = options.why
     budget = figures.read()
@@ -79,7 +86,7 @@ def explain(kind: str) -> int:
         for scene in SCENES:
             where = played(scene).where
             if kind in where:
-                for name, instructions in where[kind].items():
+                for name, instructions in phases.by_function(where[kind]).most_common():
                     print(f"{instructions:9.1f}  {name}")
                 return 0
     print(f"there is no kind {kind!r}; bench/budget.toml lists them", file=sys.stderr)

@@ -64,13 +64,17 @@ class Cost(NamedTuple):
     """Memory at its highest during the requests, above what was there before."""
 
 
+Stack = tuple[str, ...]
+"""The functions that were running, the outermost first. The last one has the instruction."""
+
+
 class Counter:
-    """Counts while `counting` is entered. `where`: instructions by function, if it `explains`."""
+    """Counts while `counting` is entered. `where`: instructions by stack, if it `explains`."""
 
     explains = False
 
     def __init__(self) -> None:
-        self.where: collections.Counter[str] = collections.Counter()
+        self.where: collections.Counter[Stack] = collections.Counter()
         self.instructions = self.calls = self.objects = 0
         self.sends = self.disk_writes = self.syncs = self.timers = 0
 
@@ -127,14 +131,14 @@ def _tracing(counter: Counter) -> Iterator[Wrap]:
     def tracer(code: CodeType) -> Trace | None:
         if not _is_counted(code):
             return None
-        opcodes, name = code.co_code, _name(code)
+        opcodes = code.co_code
 
         def trace(frame: FrameType, event: str, _: Any) -> Trace:
             if event == "opcode":
                 counter.instructions += 1
                 counter.objects += opcodes[frame.f_lasti] in MAKERS
                 if counter.explains:
-                    counter.where[name] += 1
+                    counter.where[_stack(frame)] += 1
             return trace
 
         return trace
@@ -169,7 +173,7 @@ def _monitoring(counter: Counter) -> Iterator[Wrap]:
             counter.instructions += 1
             counter.objects += opcodes[code][offset] in MAKERS
             if counter.explains:
-                counter.where[_name(code)] += 1
+                counter.where[_stack(sys._getframe(1))] += 1
         return None
 
     def started(code: CodeType, _: int) -> Any:
@@ -202,6 +206,15 @@ def _monitoring(counter: Counter) -> Iterator[Wrap]:
         monitoring.free_tool_id(tool)
 
 
+def _stack(frame: FrameType | None) -> Stack:
+    names: list[str] = []
+    while frame is not None and _is_counted(frame.f_code):
+        names.append(_name(frame.f_code))
+        frame = frame.f_back
+    return tuple(reversed(names))
+
+
+@cache
 def _name(code: CodeType) -> str:
     file = code.co_filename.rpartition("/muster/")[2]
     return f"{file}: {getattr(code, 'co_qualname', code.co_name)}"

@@ -46,7 +46,7 @@ from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from muster.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from muster.virtual.machine import PORT
-from tests.budget.counting import Cost, Counter, peak_bytes
+from tests.budget.counting import Cost, Counter, Stack, peak_bytes
 from tests.coordinator.topics.support import batch
 from tests.support.virtual_node import NEVER, ClusterNode, Link, VirtualNode, errors_in
 
@@ -113,8 +113,8 @@ class Scene:
         )
         self.user, self.suffix = user, suffix
         self.costs: dict[str, Cost] = {}
-        self.where: dict[str, dict[str, float]] = {}
-        """The instructions of each function, by kind, if `Counter.explains`."""
+        self.where: dict[str, dict[Stack, float]] = {}
+        """The instructions by stack, by kind, if `Counter.explains`."""
         self.link = self.connect()
 
     def connect(self, user: str | None = None) -> Link:
@@ -167,7 +167,7 @@ class Scene:
             assert not errors_in(answer), (kind, errors_in(answer))
         self.costs[kind + self.suffix] = counter.cost(len(requests) - half, peak)
         self.where[kind + self.suffix] = {
-            name: number / (len(requests) - half) for name, number in counter.where.most_common()
+            stack: number / (len(requests) - half) for stack, number in counter.where.items()
         }
         return answers
 
