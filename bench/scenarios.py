@@ -129,7 +129,7 @@ def heartbeats(target: Target, connections: int) -> Figures:
 
 
 def of_load(name: str, load: Load, unit: str = "us", count: float | None = None) -> Figures:
-    """The server's CPU time for a request, the part of it in the kernel, and the wall time for each request.
+    """The server's CPU time for a request, the kernel's part of it, and the wall time for each request.
 
     `count`: how many units of work the load had; None means one for each request.
     """

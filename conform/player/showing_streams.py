@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 from muster.conform.player.showing_groups import by_id, error_text, shown_groups
-from muster.conform.player.stage import Actor, Stage, error_name, named
+from muster.conform.player.stage import Actor, Stage, named
 from muster.conform.player.story import Body, Reply
 
 KINDS = ("Active", "Standby", "Warmup")
