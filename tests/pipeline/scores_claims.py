@@ -49,10 +49,16 @@ def acts(journal: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     wanted = ("starts", "killed", "frozen", "thawed", "told", "reset", "deleted", "grown", "forgotten")
     return [
         {"kind": "act", "group": line["group"], "client_id": line.get("client_id"), "at": line["at"],
-         "what": line["line"].split()[0] if line["what"] == "told" else line["what"], "line": line.get("line", "")}
+         "what": _verb(line["line"]) if line["what"] == "told" else line["what"], "line": line.get("line", "")}
         for line in journal
         if line["what"] in wanted and line.get("by") in ("script", "tool")
     ]  # fmt: skip
+
+
+def _verb(line: str) -> str:
+    """What a line asks a member for. A member that hangs sleeps until its next line."""
+    verb = line.split()[0]
+    return SLEEP if verb == "hang" else verb
 
 
 class Known:
@@ -429,7 +435,9 @@ class Found(NamedTuple):
 def found(tables: Mapping[str, Sequence[Row]], truth: Truth, what: str) -> Found:
     """The claims about the incidents of one kind."""
     known = Known(truth)
-    having = {line["group"] for line in known.lines.get("incident", ()) if line["what"] == what}
+    all_of_it = [line for line in known.lines.get("incident", ()) if line["what"] == what]
+    having = {line["group"] for line in all_of_it if not line.get("meant")}  # somebody wanted to skip one record
+    meant = {line["group"] for line in all_of_it if line.get("meant")}
     said = {one.group for one in all_said(tables) if one.rule == what}
     if what == POISON:  # the claim that a partition stalls names the offset of the record
         offsets = {(line["group"], f"offset {line['offset']:,}") for line in known.lines.get("incident", ())
@@ -438,4 +446,4 @@ def found(tables: Mapping[str, Sequence[Row]], truth: Truth, what: str) -> Found
                  if one.group == group and words in one.text}  # fmt: skip
     doubtful = {TOO_SLOW: _ALSO_SLOW, TWO_TOPICS: (UNSEEN,)}.get(what, ())
     also = {line["group"] for line in known.lines.get("incident", ()) if line["what"] in doubtful}
-    return Found({group: group in said for group in sorted(having)}, sorted(said - having - also))
+    return Found({group: group in said for group in sorted(having)}, sorted(said - having - meant - also))

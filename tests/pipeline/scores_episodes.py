@@ -53,7 +53,7 @@ class Happening(NamedTuple):
     """Whether the broker saw it: only then the pipeline can find it."""
     also: frozenset[str] = frozenset()
     """The episode may also be reported as one of these kinds: members that died and return are reported with their
-    deaths.
+    deaths, and so is a deploy that kills them.
     """
 
 
@@ -112,7 +112,8 @@ def _happening(group: str, line: Row, rebalances: Sequence[Row], lines: Truth) -
         if other["group"] == group and other["what"] == "deaths" and other["from"] < line["from"]
         for name in other["members"]
     }
-    also = frozenset({"member_died"} if line["what"] == "scale_out" and members <= dead else ())
+    is_death = line.get("hard") or (line["what"] == "scale_out" and members <= dead)
+    also = frozenset({"member_died"} if is_death else ())
     return Happening(group, line["what"], line["from"], until_ms, members, seen, also)
 
 

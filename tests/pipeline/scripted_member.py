@@ -133,7 +133,7 @@ class Confluent:
         self._consumer.close()
 
 
-class KafkaPython(AsyncConsumerRebalanceListener):
+class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
     """A consumer of kafka-python."""
 
     ASSIGNORS: Final = {

@@ -16,6 +16,9 @@ from tests.pipeline.recording.grammar import (
     SARAMA,
     SOMETIMES,
     TROUBLES,
+    TRUE_DECKS,
+    TRUE_FROM,
+    TRUE_TROUBLES,
     cast,
     libraries_in_go,
 )
@@ -75,6 +78,22 @@ def test_three_rare_recordings_have_all_rare_happenings() -> None:
     for three in (some[:3], some[3:]):
         assert {part.name for one in three for part in one.parts} == {"calm", *(part.name for part in RARE)}
     assert {one.trouble for one in some} == set(RARE_TROUBLES)
+
+
+def test_from_200_on_each_recording_has_stalls_skips_and_groups_that_are_too_slow() -> None:
+    some = [cast(seed) for seed in range(TRUE_FROM, TRUE_FROM + 12)]
+    for one in some:
+        names = [part.name for part in one.parts]
+        assert len(names) == len(set(names))
+        assert all(sum(part.name in {other.name for other in deck} for part in one.parts) >= count
+                   for deck, count in TRUE_DECKS)  # fmt: skip
+    drawn = {part.name for one in some for part in one.parts}
+    assert drawn == {"calm", *(part.name for deck, _ in TRUE_DECKS for part in deck)}
+    assert {one.trouble for one in some} == set(TRUE_TROUBLES)
+    options = [options_of(part, number, random.Random(part.name)) for one in some
+               for number, part in enumerate(one.parts)]  # fmt: skip
+    assert {one["batch_s"] for one in options} == {0.5, 5.0, 15.0}
+    assert {one["same_name"] for one in options} == {False, True}
 
 
 def test_all_libraries_are_drawn_and_consumer_groups_only_with_those_that_have_them() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.recording.truths import rates
+from tests.pipeline.recording.truths import GAVE_UP, rates
 from tests.pipeline.scores_claims import (
     FINE,
     HELP,
@@ -165,6 +165,28 @@ def test_the_rates_of_groups_are_measured() -> None:
         "slow": "too_slow", "keeps": "keeps_up", "late": "behind",
     }  # fmt: skip
     assert (found["slow"]["written_per_s"], found["slow"]["read_per_s"], found["slow"]["needed"]) == (10, 5, 2)
+
+
+def test_a_group_that_got_slow_is_measured_from_then_on() -> None:
+    before = {"written": 500, "read": 500}
+    got_slow = span("incident", "too_slow", 50_000, 100_000, members=["m", "n"]) | {"group": "g", "before": before}
+    gave_up = line("no_stall", group="other", why=GAVE_UP)
+    groups = [line("group", group=name, commit_ms=1_000) for name in ("g", "other")]
+    lines = [*groups, got_slow, gave_up, line("end", at=100_000)]
+    (slow,) = rates(lines, {("g", "t", 0): 700, ("other", "t", 0): 10}, {("t", 0): 1_000})
+    assert (slow["what"], slow["written_per_s"], slow["read_per_s"], slow["needed"]) == ("too_slow", 10, 4, 5)
+
+
+def test_a_member_that_hangs_does_not_poll() -> None:
+    (hanging,) = acts([{"group": "g", "client_id": "m", "at": 1, "what": "told", "line": "hang", "by": "script"}])
+    assert hanging["what"] == "sleep"
+
+
+def test_a_skip_that_somebody_wanted_may_be_reported_or_not() -> None:
+    wanted = span("incident", "skip", 0, 1, members=[], meant=True) | {"group": "g"}
+    claim = {"rule": "skip", "text": "t", "who": [], "from_ms": None, "until_ms": None}
+    for claims in ([], [claim]):
+        assert found({"verdicts": [{"group": "g", "claims": claims}]}, [wanted], "skip") == ({}, [])
 
 
 def test_a_stall_counts_only_if_the_partition_stood_still() -> None:

@@ -76,8 +76,7 @@ def of_python(text: str) -> Iterator[Sentence]:
             continue
         row, comment = token.start[0], token.string.lstrip("# ")
         if comment.startswith(_DIRECTIVES):
-            yield from sentences(row, comment.partition("  # ")[2])
-            continue
+            comment = comment.partition(" - ")[2]
         if row != last + 1 and paragraph:
             yield from sentences(begun, "\n".join(paragraph))
             paragraph.clear()

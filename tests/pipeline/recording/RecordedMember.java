@@ -27,7 +27,7 @@ public class RecordedMember implements ConsumerRebalanceListener {
     private final boolean byHand;
     private final boolean isConsumerProtocol;
     private final long rewinds;
-    private final long rate;
+    private long rate;
     private final ConcurrentLinkedQueue<String> told = new ConcurrentLinkedQueue<>();
     private final Set<Integer> held = new HashSet<>();
     private final Set<Integer> silent = new HashSet<>();
@@ -141,6 +141,11 @@ public class RecordedMember implements ConsumerRebalanceListener {
                 switch (words[0]) {
                     case "sleep" -> Thread.sleep((long) (Double.parseDouble(words[1]) * 1000));
                     case "back" -> back(Long.parseLong(words[1]), words.length > 2 ? Integer.parseInt(words[2]) : -1);
+                    case "hang" -> {
+                        while (told.isEmpty()) Thread.sleep(100);
+                    }
+                    case "wake" -> { }
+                    case "rate" -> rate = Long.parseLong(words[1]);
                     case "subscribe" -> subscribe(List.of(words).subList(1, words.length));
                     case "stop" -> {
                         if (byHand) commit();

@@ -18,7 +18,12 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are there
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
 
 from tests.pipeline.recording.member import Settings, main
 from tests.support.servers import KAFKA_SCRIPTS, kafka_jars
@@ -28,6 +33,8 @@ STRATEGIES: Final = {"range": "Range", "roundrobin": "RoundRobin", "cooperative-
 _ASSIGNORS: Final = "org.apache.kafka.clients.consumer"
 QUIET_S: Final = 1.5
 PATIENCE_S: Final = 90.0
+BACK_S: Final = 12.0
+"""When the broker is back, members need so long until they are at work again."""
 
 
 def now_ms() -> int:
@@ -70,8 +77,10 @@ class Stage:
     """Topics whose records producers keep at the moment, and send later."""
     topics: dict[str, int] = field(default_factory=dict)
     """All topics, with their partitions."""
-    load: dict[str, int] = field(default_factory=dict)
-    """Topics that get this many times as many records as the others at the moment."""
+    load: dict[str | tuple[str, int], int] = field(default_factory=dict)
+    """Topics, or partitions, that get this many times as many records as the others at the moment."""
+    trickle: dict[str, float] = field(default_factory=dict)
+    """Topics whose partitions get records in this share of the seconds only."""
     present: threading.Event = field(default_factory=threading.Event)
     """Whether the broker is there."""
 
@@ -263,10 +272,15 @@ class Group:
         self.processes: dict[int, Process] = {}
         stage.truth.write(kind="group", group=name, topic=topic, partitions=partitions, **self.options)
 
+    def name_of(self, number: int) -> str:
+        """The client id of one of its processes: all have one, if nobody has given them names."""
+        return f"{self.name}-app" if self.options.get("same_name") else f"{self.name}-{number}"
+
     def settings(self, number: int, **more: Any) -> Settings:
         """The settings of one of its processes."""
-        client_id = f"{self.name}-{number}"
+        client_id = self.name_of(number)
         options = {**self.options, **more}
+        options.pop("same_name", None)
         is_static = options.pop("static", False)
         if options["protocol"] == "consumer":
             options["assignor"] = options.pop("server_assignor", "uniform")
@@ -327,9 +341,26 @@ class Group:
             self.stage.present.wait()
             time.sleep(self.random.uniform(0, 30))  # nobody acts just when the broker is back
 
+    def work(self, least: float, most: float) -> None:
+        """Let the group work until the broker was there for so long: its absence does not count."""
+        left = self.random.uniform(least, most)
+        while left > 0:
+            time.sleep(0.5)
+            left -= 0.5
+            if not self.stage.present.is_set():
+                self.stage.present.wait()
+                left += BACK_S
+
+    def until_away(self, most: float) -> bool:
+        """Wait until the broker is away, at most for so long. It returns whether the broker is away."""
+        deadline = time.monotonic() + most
+        while self.stage.present.is_set() and time.monotonic() < deadline:
+            time.sleep(0.5)
+        return not self.stage.present.is_set()
+
     def episode(self, what: str, since_ms: int, members: Iterable[int] = (), **more: object) -> None:
         """Write an episode that lasted from then until now to the truth."""
-        names = [f"{self.name}-{number}" for number in members]
+        names = [self.name_of(number) for number in members]
         self._during(since_ms, kind="episode", what=what, members=names, **more)
 
     def incident(self, what: str, since_ms: int, **more: object) -> None:
@@ -378,6 +409,15 @@ class Group:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(1)
+
+    def ends(self) -> dict[int, int]:
+        """The ends of the partitions of its topic."""
+        asked = {TopicPartition(self.topic, partition): OffsetSpec.latest() for partition in range(self.partitions)}
+        return {one.partition: done.result(30).offset for one, done in self._admin.list_offsets(asked).items()}
+
+    def so_far(self) -> dict[str, int]:
+        """How many records were written to its topic, and how many of them it has read."""
+        return {"written": sum(self.ends().values()), "read": sum(max(at, 0) for at in self.committed().values())}
 
     def forget(self) -> None:
         """Do what kafka-consumer-groups.sh --delete-offsets does."""
@@ -464,7 +504,10 @@ def feed(stage: Stage, topics: Mapping[str, int], chance: random.Random, over: t
             for partition in range(count):
                 if topic in stage.quiet or (topic, partition) in stage.quiet:
                     continue
-                kept += [(topic, partition, at_ms)] * (chance.randrange(1, 9) * stage.load.get(topic, 1))
+                if chance.random() >= stage.trickle.get(topic, 1):
+                    continue
+                times = stage.load.get((topic, partition), stage.load.get(topic, 1))
+                kept += [(topic, partition, at_ms)] * (chance.randrange(1, 9) * times)
         for topic, partition, time_ms in kept:
             if topic not in stage.late:
                 with suppress(KafkaException, BufferError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from typing import Final, NamedTuple
 
-from tests.pipeline.recording import scripts, scripts_epochs, scripts_rare, scripts_still
+from tests.pipeline.recording import scripts, scripts_epochs, scripts_harm, scripts_rare, scripts_seems, scripts_still
 from tests.pipeline.recording import scripts_drawn as drawn
 from tests.pipeline.recording.cast import GO
 from tests.pipeline.recording.scripts import Part
@@ -101,6 +101,82 @@ RARE: Final = (
     Part("stopped", drawn.stopped),
 )
 """Happenings of the recordings from RARE_FROM on. These have nothing else but a calm group."""
+_SEEKS: Final = {**_HAND, "client": ("java", "confluent", "kafka-python", "franz-go")}
+_READS: Final = {"client": ("java", "confluent", "kafka-python")}
+_TURNS: Final = {"batch_s": (0.5, 5.0, 15.0)}
+"""How long a member works on what it reads at once: with much at once, it reads partitions in turn."""
+_SECOND: Final = {"second_topic": True}
+_AIO: Final = {**_CLASSIC, **_SHORT, "client": "aiokafka"}
+_MEANWHILE: Final = {**_SHORT, "client": ("java", "confluent", "kafka-python", "aiokafka")}
+STALLS: Final = (
+    Part("poison", drawn.poison, _HAND),
+    Part("all-hang", scripts_harm.all_hang, {"client": _THREADED}),
+    Part("poison-kills", scripts_harm.poison_kills, {**_CLASSIC, **_HAND, **_SHORT, "client": ("java", "franz-go")}),
+    Part("stuck-deploy", scripts_harm.stuck_after_deploy, _SEEKS),
+    Part("blocked", drawn.blocked, _HAND),
+    Part("hang-restart", scripts_harm.hang_and_restart, {**_SHORT, "client": _THREADED}),
+    Part("poison-skip", scripts_harm.poison_and_skip, {**_HAND, "client": ("java", "confluent", "aiokafka")}),
+    Part("lost-hangs", scripts_rare.lost_and_hangs, {**_SHORT, "client": _THREADED}),
+)
+"""From here on: the happenings of the recordings from TRUE_FROM on."""
+SLOW: Final = (
+    Part("too-slow", drawn.too_slow, _TURNS),
+    Part("slows-down", scripts_harm.slows_down, _READS),
+    Part("load-grows", scripts_harm.load_grows, _TURNS),
+    Part("one-too-slow", drawn.one_too_slow, _TURNS),
+    Part("hot", scripts_harm.hot_partition, _TURNS),
+    Part("slow-loses", scripts_harm.slow_without_one, {**_SHORT, "partitions": 6}),
+    Part("slow-name", drawn.too_slow, {**_TURNS, "same_name": True}),
+    Part("slow-deploy", scripts_rare.slow_deploy, _TURNS),
+)
+SKIPS: Final = (
+    Part("skips-ahead", drawn.skips_ahead, _SEEKS),
+    Part("reset-latest", scripts_harm.reset_to_latest),
+    Part("one-skips", scripts_harm.one_skips_ahead, _SEEKS),
+    Part("reset-to-end", drawn.reset_to_end),
+    Part("reset-one", scripts_harm.reset_of_one),
+)
+APPLICATIONS: Final = (
+    Part("two-topics", drawn.two_topics),
+    Part("more-topics", scripts_seems.release_with_more_topics, _SECOND),
+    Part("second-later", scripts_seems.second_topic_later, _SECOND),
+    Part("twice", scripts.two_applications, {"client": "confluent", "commits": "hand", "protocol": "classic"}),
+    Part("second-crashes", scripts_seems.second_topic_crashes, {**_SHORT, **_SECOND}),
+    Part("other-topic", scripts_seems.release_with_another_topic, _SECOND),
+)
+LOOKS: Final = (
+    Part("few-records", scripts_seems.few_records),
+    Part("checkpoints", drawn.calm, {"commit_ms": (30_000, 45_000, 60_000)}),
+    Part("pauses", scripts_seems.pauses, {"session_ms": 45_000}),
+    Part("second-few", scripts_seems.a_second_topic_with_few, _SECOND),
+    Part("too-many", scripts_seems.too_many, {"partitions": 3, "assignor": ("range", "roundrobin")}),
+    Part("to-zero", scripts_seems.to_zero),
+    Part("one-quiet", scripts_still.one_quiet),
+    Part("writes-late", scripts_still.writes_late),
+)
+EVENTS: Final = (
+    Part("restarted-away", scripts_seems.restarted_meanwhile, _MEANWHILE),
+    Part("aio-crashes", drawn.crashes, _AIO),
+    Part("name-deploy", drawn.deploy, {"same_name": True}),
+    Part("lost-away", scripts_seems.lost_meanwhile, _MEANWHILE),
+    Part("hard-deploy", scripts_seems.hard_deploy, _SHORT),
+    Part("freezes", drawn.freezes, _SHORT),
+    Part("scaling", scripts.scaling),
+    Part("aio-alone", drawn.alone, _AIO),
+    Part("removed", drawn.removed),
+    Part("pods", drawn.pods),
+    Part("name-scaling", scripts.scaling, {"same_name": True}),
+    Part("static-deploy", drawn.deploy, {"static": True, "session_ms": 15_000}),
+)
+TRUE_DECKS: Final = ((STALLS, 2), (SLOW, 2), (SKIPS, 2), (APPLICATIONS, 1), (LOOKS, 1), (EVENTS, 2))
+"""The happenings of each kind, and how many of them a recording has."""
+TRUE_FROM: Final = 200
+TRUE_TROUBLES: Final = ("away", "away", "node", "away-late", "node", "away-frozen", "away-late", "away-short")
+UNTOUCHED: Final = (
+    drawn.calm, drawn.too_slow, drawn.one_too_slow, scripts_harm.load_grows, scripts_seems.few_records,
+    scripts_seems.a_second_topic_with_few, scripts_seems.too_many, scripts_still.one_quiet, scripts_still.writes_late,
+)  # fmt: skip
+"""Scripts that leave their members alone: a lost node may take one."""
 RARE_FROM: Final = 120
 EACH_RARE: Final = 8
 RARE_TROUBLES: Final = ("away-twice", "none", "away-early", "restarts", "away-frozen", "hosts")
@@ -137,6 +213,8 @@ class Cast(NamedTuple):
 def cast(seed: int) -> Cast:
     """The recording with this number. Recordings one after the other have all happenings, and all kinds of trouble."""
     chance = random.Random(f"drawn:{seed}")
+    if seed >= TRUE_FROM:
+        return _true(seed, chance)
     if seed >= RARE_FROM:
         return _rare(seed, chance)
     is_more = seed >= FRANZ_FROM
@@ -165,6 +243,19 @@ def _rare(seed: int, chance: random.Random) -> Cast:
     trouble = RARE_TROUBLES[seed % len(RARE_TROUBLES)]
     after_s = chance.uniform(3, 15) if trouble == "away-early" else chance.uniform(45, 80)
     return Cast(some, trouble, after_s)
+
+
+def _true(seed: int, chance: random.Random) -> Cast:
+    """A recording of happenings of each kind: four of them, one after the other, have most of them."""
+    parts = [ALWAYS[0]]
+    for number, (all_of_it, count) in enumerate(TRUE_DECKS):
+        deck = list(all_of_it)
+        first = (seed - TRUE_FROM) * count
+        random.Random(f"true:{number}:{first // len(deck)}").shuffle(deck)
+        parts += [deck[(first + place) % len(deck)] for place in range(count)]
+    some = tuple(_with_sarama(_with_franz(_with_settings(part, chance), chance), chance) for part in parts)
+    trouble = TRUE_TROUBLES[seed % len(TRUE_TROUBLES)]
+    return Cast(some, trouble, chance.uniform(120, 150) if trouble == "away-late" else chance.uniform(45, 80))
 
 
 def _with_settings(part: Part, chance: random.Random) -> Part:

@@ -3,7 +3,8 @@ stdin are its commands. It writes lines of JSON, each with the time by its own c
 
 Commands: `stop`; `sleep S` (do not poll for S seconds); `back N [PARTITION]` (seek back by N records, on one partition
 or on all; forward if N is negative); `stick PARTITION` (stay at the position of the partition, and commit it again and
-again); `pause PARTITION` (neither read the partition nor commit it); `go PARTITION` (read it again); `subscribe TOPIC`.
+again); `pause PARTITION` (neither read the partition nor commit it); `go PARTITION` (read it again); `subscribe TOPIC`;
+`rate N` (read at most N records in a second from now on); `hang` (do not poll until the next line); `wake`.
 Reports: `assigned` and `revoked` with the partitions; `committed` with the offsets (commits by hand: not all libraries
 report automatic ones); `back`; `left`. RecordedMember.java does the same.
 """
@@ -73,11 +74,13 @@ class Settings(NamedTuple):
     """classic or consumer (KIP-848: confluent and Java; the broker sets session, heartbeats and assignors)."""
     metadata_ms: int = 300_000
     """How often it looks for topics that have grown or are new."""
+    batch_s: float = 0.5
+    """With a rate: it reads the records of so many seconds at once, and polls again when it has processed them."""
 
     @property
     def at_once(self) -> int | None:
-        """At most this number of records is read at once: the records of half a second; None: as many as there are."""
-        return max(self.rate // 2, 1) if self.rate else None
+        """At most this number of records is read at once; None: as many as there are."""
+        return max(int(self.rate * self.batch_s), 1) if self.rate else None
 
 
 Tell = Callable[..., None]
@@ -206,7 +209,7 @@ def _place(place: Place, offset: int) -> Any:
     return confluent_kafka.TopicPartition(*place, offset)
 
 
-class KafkaPython(AsyncConsumerRebalanceListener):
+class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
     """A consumer of kafka-python."""
 
     ASSIGNORS: Final = {
@@ -280,7 +283,7 @@ class KafkaPython(AsyncConsumerRebalanceListener):
         self._consumer.close()
 
 
-class Aiokafka(ConsumerRebalanceListener):
+class Aiokafka(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
     """A consumer of aiokafka."""
 
     ASSIGNORS: Final = {
@@ -386,11 +389,14 @@ class _Life:
     def __init__(self, settings: Settings, tell: Tell) -> None:
         self._settings, self._tell = settings, tell
         self._library: Library
+        self._rate = settings.rate
+        self._reported = deque[str]()
         self._held: dict[int, bool] = {}
         """Partitions that it does not read; True: it commits them again and again."""
         self._due = 0.0
 
     async def run(self, reported: deque[str]) -> None:
+        self._reported = reported
         await self._start()
         self._due = time.monotonic() + self._settings.commit_ms / 1000
         while True:
@@ -417,8 +423,8 @@ class _Life:
         except _ERRORS:
             await asyncio.sleep(TURN_S)
         else:
-            if self._settings.rate:
-                await asyncio.sleep(read / self._settings.rate)
+            if self._rate:
+                await asyncio.sleep(read / self._rate)
 
     async def _stop(self) -> None:
         if self._settings.commits == "hand":
@@ -444,11 +450,16 @@ class _Life:
     async def _do(self, verb: str, *words: str) -> None:
         if verb == "sleep":
             time.sleep(float(words[0]))  # noqa: ASYNC251  # nothing goes on meanwhile: that is what is asked for
+        elif verb == "hang":
+            while not self._reported:
+                time.sleep(TURN_S)  # noqa: ASYNC251  # as above
+        elif verb == "rate":
+            self._rate = int(words[0])
         elif verb == "back":
             await self._back(int(words[0]), words[1:])
         elif verb == "subscribe":
             self._library.subscribe(list(words))
-        else:
+        elif verb != "wake":
             partition = int(words[0])
             self._held.pop(partition, None)
             if verb != "go":

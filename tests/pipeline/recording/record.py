@@ -23,10 +23,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # it is there
 
 from tests.pipeline.recording.cast import FORKS, Group, Journal, Stage, built, compiled, feed, make_topics, now_ms
-from tests.pipeline.recording.grammar import Cast, libraries_in_go
+from tests.pipeline.recording.grammar import UNTOUCHED, Cast, libraries_in_go
 from tests.pipeline.recording.grammar import cast as drawn
 from tests.pipeline.recording.scripts import CAST, Part, together
 from tests.pipeline.recording.scripts_epochs import EPOCH_CAST, mixed, upgraded
@@ -44,6 +44,9 @@ FROZEN_S: Final = 14.0
 CASTS: Final = {"classic": CAST, "consumer": EPOCH_CAST}
 DRAWN: Final = "drawn"
 AWAY_S: Final = 120.0
+SHORT_S: Final = 45.0
+NODE_S: Final = 50.0
+"""So long after a node was lost, its members start on another one."""
 START_S: Final = 600.0
 """On a busy machine the broker starts within this time."""
 CONSUMER_SESSION_MS: Final = 45_000
@@ -79,6 +82,7 @@ def options_of(part: Part, number: int, chance: random.Random) -> dict[str, Any]
         "heartbeat_ms": min(drawn("heartbeat_ms", *heartbeats_ms), session_ms // 3),
         "commit_ms": drawn("commit_ms", *COMMITS_MS), "commits": drawn("commits", "auto", "auto", "hand"),
         "max_poll_ms": drawn("max_poll_ms", 300_000), "rewinds": drawn("rewinds", 0),
+        "batch_s": drawn("batch_s", 0.5), "same_name": drawn("same_name", False),
         "static": drawn("static", False), "protocol": protocol, "metadata_ms": drawn("metadata_ms", 300_000),
         **({"server_assignor": chance.choice(("uniform", "uniform", "range"))} if knows_epochs(part) else {}),
     }  # fmt: skip
@@ -123,7 +127,7 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: l
         own = random.Random(f"{options.seed}:{part.name}")
         name, partitions = f"{part.name}-{options.seed}", own.choice(part.options.get("partitions", (4, 4, 6)))
         topics[name] = partitions
-        if part.name in ("given-up", "two-topics"):
+        if part.name in ("given-up", "two-topics") or part.options.get("second_topic"):
             topics[f"{name}-2"] = partitions
         cast.append(Group(stage, name, own, name, partitions, options_of(part, first + number, own)))
     make_topics(stage.admin, topics)
@@ -155,7 +159,9 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: l
 
 def _trouble_in_the_midst(scene: Cast, cast: list[Group], server: KafkaServer, stage: Stage) -> None:
     time.sleep(scene.after_s)
-    if scene.trouble.startswith("away"):
+    if scene.trouble == "node":
+        node_lost([group for part, group in zip(scene.parts, cast, strict=True) if part.play in UNTOUCHED])
+    elif scene.trouble.startswith("away"):
         away(scene.trouble, server, stage)
         if scene.trouble == "away-twice":
             time.sleep(50)
@@ -169,19 +175,36 @@ def _trouble_in_the_midst(scene: Cast, cast: list[Group], server: KafkaServer, s
 
 
 def away(how: str, server: KafkaServer, stage: Stage) -> None:
-    """The broker is away for two minutes: it is stopped, or its process is frozen."""
-    begun = now_ms()
+    """The broker is away, mostly for two minutes: it is stopped, or its process is frozen."""
+    begun, length_s = now_ms(), SHORT_S if how == "away-short" else AWAY_S
     stage.present.clear()
     if how != "away-frozen":
         server.stop()
-        time.sleep(AWAY_S)
+        time.sleep(length_s)
         server.start()
     else:
         os.kill(server.pid, signal.SIGSTOP)
-        time.sleep(AWAY_S)
+        time.sleep(length_s)
         os.kill(server.pid, signal.SIGCONT)
     stage.truth.write(kind="silence", how=how, **{"from": begun}, until=now_ms())
     stage.present.set()
+
+
+def node_lost(groups: list[Group]) -> None:
+    """A node is lost, and with it a member of each of these groups. Later they start on another node."""
+    hit = [group for group in groups if 2 in group.running]
+    begun = now_ms()
+    for group in hit:
+        group.kill(2)
+    time.sleep(NODE_S)
+    for group in hit:
+        group.episode("deaths", begun, (2,))
+    begun = now_ms()
+    for group in hit:
+        group.processes[2].start()
+    time.sleep(20)
+    for group in hit:
+        group.episode("scale_out", begun, (2,))
 
 
 def _configure(group: Group) -> None:

@@ -76,7 +76,7 @@ def too_slow(group: Group) -> None:
     formed(group, members)
     group.rest(100, 140)
     group.incident(
-        "too_slow", begun, members=[f"{group.name}-{one}" for one in range(1, members + 1)],
+        "too_slow", begun, members=[group.name_of(one) for one in range(1, members + 1)],
         read_per_s=rate * members, written_per_s=written, needed=ceil(written / rate),
     )  # fmt: skip
     group.not_stalled("it is only too slow")
@@ -133,7 +133,7 @@ def _stuck(group: Group, one: int, partitions: list[int]) -> None:
     begun = now_ms()
     for partition in partitions:
         group.send_line(one, f"stick {partition}")
-    group.rest(60, 90)
+    group.work(60, 90)
     at = group.committed()
     group.stalled(partitions, begun, "stick")
     for partition in partitions:

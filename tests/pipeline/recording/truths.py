@@ -12,20 +12,21 @@ Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
   `client_id`, `noticed` and `last_life` (its own last sign of life, or when it was killed).
 * `unsure`: `group`, `first`, `last`: generations that the broker does not explain (`last` null: to the end).
 * `episode`: `group` (null: several, see `groups`), `what`, `from`, `until`, `members` (client ids). `what`:
-  `formation`, `start` (again, after a whole stop), `rolling_restart` (with `static`), `scale_out`, `scale_in`,
-  `crash_loop`, `flapping`, `overlapping_deploy`, `slow_poller`, `deaths` (several at once), `whole_stop`, `trouble`
-  (with `how`).
+  `formation`, `start` (again, after a whole stop), `rolling_restart` (with `static`; `hard`: its members are killed),
+  `scale_out`, `scale_in`, `crash_loop`, `flapping`, `overlapping_deploy`, `slow_poller`, `deaths` (several at once),
+  `whole_stop`, `trouble` (with `how`).
 * `regression`: one incident: `group`, `cause` (`rewind`, `reset`, `second_application`; null: nobody meant it), `by`
   (client id), `from`, `until`, `partitions` (topic and number), `commits` (how many went back).
 * `stall`: `group`, `topic`, `partitions`, `from`, `until`, `how` (`stick`: the same offset is committed again and
   again; `pause`: no commits; `sleep`: the member does not poll, and goes on by itself).
 * `no_stall`: `group`, `why`: what may look like a stall and is none.
-* `silence`: `from`, `until`, `how` (`away`, `away-early`, `away-frozen`, `away-twice`): the broker was away.
+* `silence`: `from`, `until`, `how` (`away`, `away-early`, `away-frozen`, `away-late`, `away-short`, `away-twice`): the
+  broker was away.
 * `incident`: `group`, `what`, `from`, `until`, and `members` (client ids) or none. `what`: `too_slow` (`read_per_s`,
-  `written_per_s`, and `needed` members), `keeps_up` (it was meant to be too slow), `behind` (at the end, for
-  another reason), `burst` (producers wrote more for a
-  while), `poison` (`topic`, `partition`, `offset`), `skip` (`topic`, `partitions`, `at`, `records`: how many records
-  nobody read), `two_topics` (`topics` with the members of each application), `frozen`, `deleted`,
+  `written_per_s`, and `needed` members; `before`: what was written and read until then), `keeps_up` (it was meant to be
+  too slow), `behind` (at the end, for another reason), `burst` (producers wrote more for a while), `poison` (`topic`,
+  `partition`, `offset`), `skip` (`topic`, `partitions`, `at`, `records`: how many records nobody read; `meant`: to pass
+  a poison record), `two_topics` (`topics` with the members of each application), `frozen`, `deleted`,
   `topic_recreated`.
 """
 
@@ -52,6 +53,8 @@ TOGETHER_MS: Final = 20_000
 """Actions within this time of each other are one event."""
 LATE_MS: Final = 6_000
 """An action of a script shows in the next commits within this time."""
+GAVE_UP: Final = "it gave the partitions up"
+"""Why no partition of a group stood still whose members read another topic now."""
 BEHIND: Final = 0.1
 """A group is too slow if it has not read this share of the records at the end."""
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ")
@@ -122,22 +125,25 @@ def rates(
     away_s = sum(line["until"] - line["from"] for line in lines if line["kind"] == "silence") / 1000
     over = max((one["at"] for one in lines if one["kind"] == "end"), default=0)
     meant = {line["group"]: line for line in lines if line["kind"] == "incident" and line["what"] == "too_slow"}
-    stalled = {line["group"] for line in lines if line["kind"] == "stall"}
+    other = {line["group"] for line in lines if line["kind"] == "stall"}
+    other |= {line["group"] for line in lines if line["kind"] == "no_stall" and line["why"] == GAVE_UP}
     begun = {line["group"]: line["from"] for line in reversed(lines) if line["kind"] == "episode" and line["group"]}
     for name, group in groups.items():
         line = meant.get(name, {"group": name, "kind": "incident", "from": begun.get(name, over), "until": over})
         lasted_s = max((over - line["from"]) / 1000, 1)
         places = [place for place in ends if (name, *place) in last]
-        written, read = sum(ends[place] for place in places), sum(last[name, *place] for place in places)
+        before = line.get("before", {"written": 0, "read": 0})
+        written = sum(ends[place] for place in places) - before["written"]
+        read = sum(last[name, *place] for place in places) - before["read"]
         # producers keep their records while the broker is away, and members read none
         written_per_s, read_per_s = written / lasted_s, max(read, 1) / max(lasted_s - away_s, 1)
         waiting = written_per_s * group["commit_ms"] / 1000
         is_behind = written - read > BEHIND * written + waiting
         rates = {"read_per_s": round(read_per_s, 1), "written_per_s": round(written_per_s, 1)}
         if name in meant:
-            needed = ceil(len(line["members"]) * written_per_s / read_per_s)
+            needed = ceil(len(line["members"]) * written_per_s / max(read_per_s, 0.1))
             yield {**line, "what": "too_slow" if is_behind else "keeps_up", "needed": needed, **rates}
-        elif is_behind and name not in stalled:
+        elif is_behind and name not in other:
             yield {**line, "what": "behind", "members": [], **rates}
 
 

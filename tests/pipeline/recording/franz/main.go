@@ -30,6 +30,7 @@ type settings struct {
 	MaxPollMs   int64    `json:"max_poll_ms"`
 	Rate        int      `json:"rate"`
 	MetadataMs  int64    `json:"metadata_ms"`
+	BatchS      float64  `json:"batch_s"`
 }
 
 type place struct {
@@ -137,7 +138,7 @@ func (m *member) read() int {
 	defer end()
 	most := -1
 	if m.Rate > 0 {
-		most = max(m.Rate/2, 1)
+		most = max(int(float64(m.Rate)*m.BatchS), 1)
 	}
 	fetches := m.client.PollRecords(patience, most)
 	m.lock.Lock()
@@ -196,6 +197,9 @@ func (m *member) do(line string) bool {
 	case "sleep":
 		seconds, _ := strconv.ParseFloat(words[1], 64)
 		time.Sleep(time.Duration(seconds * float64(time.Second)))
+	case "rate":
+		m.Rate, _ = strconv.Atoi(words[1])
+	case "wake":
 	case "back":
 		records, _ := strconv.ParseInt(words[1], 10, 64)
 		m.back(records)
@@ -232,6 +236,12 @@ func (m *member) run(lines <-chan string) {
 			case line, open := <-lines:
 				if !open {
 					line = "stop"
+				}
+				if line == "hang" {
+					line, open = <-lines
+					if !open {
+						line = "stop"
+					}
 				}
 				if !m.do(line) {
 					return

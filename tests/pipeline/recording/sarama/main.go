@@ -156,6 +156,14 @@ func (m *member) do(line string) bool {
 		m.asleep = time.Now().Add(time.Duration(seconds * float64(time.Second)))
 		return true
 	}
+	if words[0] == "hang" {
+		m.asleep = time.Now().Add(time.Hour)
+		return true
+	}
+	if words[0] == "wake" {
+		m.asleep = time.Now()
+		return true
+	}
 	partition, _ := strconv.Atoi(words[1])
 	delete(m.held, int32(partition))
 	if words[0] != "go" {
