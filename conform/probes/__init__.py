@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from muster.conform.probes import scene
 from muster.conform.probes.asking import Asker
-from muster.conform.probes.catalogue import Probe, Versions, probes
-from muster.conform.probes.frames import PROBES, FrameProbe
+from muster.conform.probes.catalogue import Versions, probes
+from muster.conform.probes.frames import PROBES
 from muster.conform.probes.link import Dial
-from muster.conform.probes.running import Runner
+from muster.conform.probes.running import AnyProbe, Runner
 from muster.conform.results import Outcome
 
 
-def all_probes(advertised: Versions, *, may_alter: bool = False) -> list[Probe | FrameProbe]:
+def all_probes(advertised: Versions, *, may_alter: bool = False) -> list[AnyProbe]:
     """Every probe of a target that advertises these versions, by the keys of APIs."""
     return [*PROBES, *probes(advertised, may_alter=may_alter)]
 

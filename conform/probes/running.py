@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from muster.conform.player import spans
@@ -25,6 +25,8 @@ LOGINS = frozenset({"SaslHandshake", "SaslAuthenticate"})
 READY_TRIES = 20
 """How often a probe is sent to a target that is not ready."""
 
+AnyProbe = Probe | FrameProbe
+
 
 class Runner:
     """Runs probes against one target."""
@@ -37,9 +39,7 @@ class Runner:
         self.codes: dict[str, codes.Codes] = {}
         """The error codes of each answer, by the probe's id."""
 
-    async def run(
-        self, probes: list[Probe | FrameProbe], done: Callable[[Outcome], object] | None = None
-    ) -> list[Outcome]:
+    async def run(self, probes: Sequence[AnyProbe], done: Callable[[Outcome], object] | None = None) -> list[Outcome]:
         """The outcomes of the probes, in their order. `done` is called with each as it ends."""
         outcomes: dict[int, Outcome] = {}
         waiting = list(enumerate(probes))[::-1]
@@ -57,10 +57,7 @@ class Runner:
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
         return [outcomes[number] for number in sorted(outcomes)]
 
-    async def _once(self, probe: Probe | FrameProbe, link: Link | None) -> tuple[Outcome, Link | None]:
-        return await (self.play_frames(probe, link) if isinstance(probe, FrameProbe) else self.play(probe, link))
-
-    async def _twice(self, probe: Probe | FrameProbe, link: Link | None) -> tuple[Outcome, Link | None]:
+    async def _twice(self, probe: AnyProbe, link: Link | None) -> tuple[Outcome, Link | None]:
         """Send a probe, and again if it fails: what does not fail twice was a matter of time."""
         outcome, link = await self._once(probe, link)
         if outcome.state is not State.FAILED:
@@ -75,51 +72,56 @@ class Runner:
             again = dataclasses.replace(again, state=State.FLAKY, why=why)
         return dataclasses.replace(again, tries=2), link
 
-    async def play_frames(self, probe: FrameProbe, link: Link | None) -> tuple[Outcome, Link | None]:
-        """Play one probe of frames, on a connection of its own."""
-        outcome = Outcome("probe", probe.id, LEVEL, probe.title, State.SKIPPED)
-        if self.gone or self.asker.version(probe.needs) is None:
-            return dataclasses.replace(outcome, why=self.gone or f"the target has no {probe.needs}"), link
+    async def _once(self, probe: AnyProbe, link: Link | None) -> tuple[Outcome, Link | None]:
+        """Send a probe: its outcome, and the connection if it can be used again."""
+        why = self._not_sent(probe) or self.gone
+        outcome = Outcome("probe", probe.id, LEVEL, probe.title, State.SKIPPED, why=why)
+        if why:
+            return outcome, link
         began = time.monotonic()
+        if isinstance(probe, FrameProbe):
+            outcome = await self._play_frames(probe, outcome)
+        else:
+            outcome, link = await self._play(probe, outcome, link)
+        return dataclasses.replace(outcome, seconds=time.monotonic() - began), link
+
+    def _not_sent(self, probe: AnyProbe) -> str:
+        """Why a probe is not sent to this target; empty if it is."""
+        if not isinstance(probe, FrameProbe):
+            return probe.skip
+        return "" if self.asker.version(probe.needs) is not None else f"the target has no {probe.needs}"
+
+    async def _play_frames(self, probe: FrameProbe, outcome: Outcome) -> Outcome:
+        """Play a probe of frames, on a connection of its own."""
         own: Link | None = None
         try:
             own = await self.asker.open()
             found = await probe.play(own, self.place)
         except Gone as error:
             self.gone = str(error)
-            outcome = dataclasses.replace(outcome, why=self.gone)
+            return dataclasses.replace(outcome, why=self.gone)
         except (Closed, Silent, ValueError, OSError) as error:
-            outcome = _failed(outcome, f"{probe.title}: {error}", "")
-        else:
-            outcome = dataclasses.replace(outcome, state=State.PASSED)
-            if found is not None:
-                answered = Answered(found.request, found.answer, None, found.verdict)
-                outcome = _judged(outcome, probe.needs, answered)
+            return _failed(outcome, f"{probe.title}: {error}", "")
         finally:
             await _dropped(own)
-        return dataclasses.replace(outcome, seconds=time.monotonic() - began), link
+        if found is None:
+            return dataclasses.replace(outcome, state=State.PASSED)
+        return _judged(outcome, probe.needs, Answered(found.request, found.answer, None, found.verdict))
 
-    async def play(self, probe: Probe, link: Link | None) -> tuple[Outcome, Link | None]:
-        """Send one probe; its outcome, and the connection if it can be used again."""
-        outcome = Outcome("probe", probe.id, LEVEL, probe.title, State.SKIPPED, why=probe.skip)
-        if probe.skip or self.gone:
-            return dataclasses.replace(outcome, why=probe.skip or self.gone), link
-        began = time.monotonic()
+    async def _play(self, probe: Probe, outcome: Outcome, link: Link | None) -> tuple[Outcome, Link | None]:
         request = f"{probe.api} v{probe.version}"
         try:
             link = link or await self.asker.open()
             answered = await self._ready(link, probe)
             if probe.api in LOGINS:
                 link = await _dropped(link)
-            outcome = _judged(outcome, request, self._compared(probe, answered))
+            return _judged(outcome, request, self._compared(probe, answered)), link
         except (Unprepared, Gone) as error:
             self.gone = str(error) if isinstance(error, Gone) else ""
             outcome = dataclasses.replace(outcome, why=str(error))
-            link = await _dropped(link)
         except (Closed, Silent, ValueError, OSError) as error:
             outcome = _failed(outcome, f"{request} is advertised and was not answered: {error}", request)
-            link = await _dropped(link)
-        return dataclasses.replace(outcome, seconds=time.monotonic() - began), link
+        return outcome, await _dropped(link)
 
     def _compared(self, probe: Probe, answered: Answered) -> Answered:
         """The answer, with what is wrong with its error codes."""
