@@ -12,8 +12,8 @@ from typing import Any
 
 from muster.conform.player import kafka_codec as codec
 from muster.conform.player import spans
+from muster.conform.player.stage import ERRORS
 from muster.conform.probes.codes import without_numbers
-from muster.conform.probes.judge import ERRORS
 from muster.conform.results import Hurt, Outcome
 
 VALUE, TRAILING, CUT, CORRELATION, HEADER_TAGS = "value", "trailing", "cut", "correlation", "header-tags"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from muster.conform.player import spans
-from muster.conform.probes.judge import ERRORS
+from muster.conform.player.stage import ERRORS
 from muster.conform.results import Span
 
 FIELDS = {

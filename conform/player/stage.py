@@ -17,6 +17,7 @@ from muster.conform.player import kafka_codec as codec
 from muster.conform.player.story import Body, Story
 
 ERRORS = {int(k): v for k, v in json.loads((pathlib.Path(__file__).parent / "errors.json").read_text()).items()}
+"""The names of Kafka's error codes."""
 GHOST = 900_000_000_000
 """A producer id that no server has given."""
 INTERNAL = "__"

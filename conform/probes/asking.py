@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from typing import Any
 
+from muster.conform.login import CLIENT_ID
 from muster.conform.player import kafka_codec as codec
 from muster.conform.probes import judge
 from muster.conform.probes.catalogue import Versions
@@ -14,7 +15,6 @@ from muster.conform.probes.place import Body
 
 PATIENCE_S = 20.0
 """How long a target may think about one request."""
-CLIENT_ID = "muster-conform"
 NOT_READY = frozenset({5, 6, 14, 15, 16, 51})
 """Errors of a target that is about to be ready. Clients ask again; so do the requests around a probe."""
 TRIES, AGAIN_S = 100, 0.1

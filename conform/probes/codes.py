@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from muster.conform.player import spans
+from muster.conform.player.stage import ERRORS
 from muster.conform.probes.catalogue import Probe
-from muster.conform.probes.judge import ERRORS, Verdict
+from muster.conform.probes.judge import Verdict
 from muster.conform.results import Severity, Span
 
 Codes = dict[str, list[int]]

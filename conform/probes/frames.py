@@ -10,16 +10,16 @@ import dataclasses
 import struct
 from collections.abc import Awaitable, Callable
 
+from muster.conform.login import CLIENT_ID
 from muster.conform.player import kafka_codec as codec
 from muster.conform.player import spans
 from muster.conform.probes import forms
+from muster.conform.probes.asking import PATIENCE_S
 from muster.conform.probes.judge import Verdict, judge
 from muster.conform.probes.link import Closed, Link, Silent, framed
 from muster.conform.probes.place import Body, Place
 from muster.conform.results import Severity, Span
 
-CLIENT = "muster-conform"
-PATIENCE_S = 20.0
 CLOSES_S = 5.0
 """How soon a connection is closed after bytes that are no request."""
 PIECE_S = 0.02
@@ -60,8 +60,8 @@ def _wrong(text: str, severity: Severity = BREAKS, rule: str = "SocketServer.sca
     return Found(Verdict(text, severity, None, rule))
 
 
-def _versions(correlation: int, version: int = 0, client: str | None = CLIENT) -> bytes:
-    body: Body = {"ClientSoftwareName": "muster-conform", "ClientSoftwareVersion": "1"} if version >= 3 else {}
+def _versions(correlation: int, version: int = 0, client: str | None = CLIENT_ID) -> bytes:
+    body: Body = {"ClientSoftwareName": CLIENT_ID, "ClientSoftwareVersion": "1"} if version >= 3 else {}
     return codec.encode_request("ApiVersions", version, correlation, client, body)
 
 
@@ -181,7 +181,7 @@ async def http(link: Link, _: Place) -> Found | None:
 
 async def cut_body(link: Link, _: Place) -> Found | None:
     """A request whose body is shorter than its definition."""
-    request = codec.encode_request("Metadata", 5, 1, CLIENT, {"Topics": [{"Name": "x"}]})
+    request = codec.encode_request("Metadata", 5, 1, CLIENT_ID, {"Topics": [{"Name": "x"}]})
     await link.write(framed(request[:-3]))
     return await _closes(link, "the body of a request ends too early")
 
@@ -210,8 +210,8 @@ async def client_ids(link: Link, _: Place) -> Found | None:
 
 async def header_tags(link: Link, _: Place) -> Found | None:
     """Unknown tagged fields in a request's header."""
-    body = {"ClientSoftwareName": "muster-conform", "ClientSoftwareVersion": "1"}
-    request = codec.encode_request("ApiVersions", 3, 21, CLIENT, body, forms.EXTRA)
+    body = {"ClientSoftwareName": CLIENT_ID, "ClientSoftwareVersion": "1"}
+    request = codec.encode_request("ApiVersions", 3, 21, CLIENT_ID, body, forms.EXTRA)
     await link.write(framed(request))
     return await _answered(link, request, 21, 3)
 
@@ -222,7 +222,7 @@ async def pipelined(link: Link, _: Place) -> Found | None:
     for number in range(30):
         api = ("ApiVersions", "Metadata")[number % 2]
         version = 1 if api == "Metadata" else number % 3
-        asked.append((api, version, codec.encode_request(api, version, number, CLIENT, _small(api))))
+        asked.append((api, version, codec.encode_request(api, version, number, CLIENT_ID, _small(api))))
     await link.write(b"".join(framed(request) for _, _, request in asked))
     return await _in_order(link, asked)
 
@@ -245,7 +245,7 @@ async def slow_then_quick(link: Link, place: Place) -> Found | None:
     rows = [{"Partition": 1, "FetchOffset": 0, "PartitionMaxBytes": 1_000}]
     body = {"MaxWaitMs": 500, "MinBytes": 1, "Topics": [{"Topic": place.topic, "Partitions": rows}]}
     asked = [
-        ("Fetch", 4, codec.encode_request("Fetch", 4, 0, CLIENT, body)),
+        ("Fetch", 4, codec.encode_request("Fetch", 4, 0, CLIENT_ID, body)),
         ("ApiVersions", 0, _versions(1)),
         ("ApiVersions", 0, _versions(2)),
     ]
@@ -257,7 +257,7 @@ async def without_acks(link: Link, place: Place) -> Found | None:
     """A Produce with acks=0 has no answer: the next answer is that of the next request."""
     rows = [{"Index": 0, "Records": place.batch}]
     body = {"Acks": 0, "TimeoutMs": 1_000, "TopicData": [{"Name": place.topic, "PartitionData": rows}]}
-    produce, request = codec.encode_request("Produce", 7, 31, CLIENT, body), _versions(32)
+    produce, request = codec.encode_request("Produce", 7, 31, CLIENT_ID, body), _versions(32)
     await link.write(framed(produce) + framed(request))
     return await _answered(link, request, 32)
 

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import struct
-from pathlib import Path
 from typing import Any
 
 from muster.conform.player import spans
+from muster.conform.player.stage import ERRORS
 from muster.conform.results import Severity, Span
-
-_HERE = Path(__file__).parent
-ERRORS: dict[int, str] = {
-    int(code): name for code, name in json.loads((_HERE.parent / "player" / "errors.json").read_text()).items()
-}
-"""Kafka's error codes, by number."""
 
 
 @dataclasses.dataclass(frozen=True)

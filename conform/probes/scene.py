@@ -9,8 +9,8 @@ import time
 import uuid
 
 from muster.conform.player.batches import Batch
+from muster.conform.player.stage import ERRORS
 from muster.conform.probes.asking import AGAIN_S, TRIES, Asker, Gone, Unprepared
-from muster.conform.probes.judge import ERRORS
 from muster.conform.probes.link import Closed, Link, Silent
 from muster.conform.probes.place import Body, Owner, Place
 
