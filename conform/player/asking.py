@@ -47,7 +47,7 @@ def join(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> A
         "JoinGroup",
         9,
         {
-            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "GroupId": stage.group_of(args),
             "SessionTimeoutMs": int(actor.settings["session"]),
             "RebalanceTimeoutMs": int(actor.settings["rebalance"]),
             "MemberId": stage.member(actor, args.get("member")),
@@ -91,16 +91,28 @@ def partitions_of(actor: Actor, text: str) -> dict[str, list[int]]:
     return rows
 
 
+def subscribed(stage: Stage, args: dict[str, str]) -> list[str] | None:
+    """The topics of a heartbeat. None means that the heartbeat has no `topics=`, and `none` means an empty list."""
+    return [stage.topic(name) for name in args["topics"].split(",") if name != "none"] if "topics" in args else None
+
+
+def _sender(stage: Stage, actor: Actor, args: dict[str, str], generation: str = "GenerationId") -> Body:
+    """The member that sends a request. `generation` is the field of its generation."""
+    return {
+        "GroupId": stage.group_of(args),
+        generation: stage.generation(actor, args.get("generation"), actor.generation),
+        "MemberId": stage.member(actor, args.get("member")),
+        "GroupInstanceId": null_or(args.get("instance", actor.settings["instance"])),
+    }
+
+
 @verb("sync")
 def sync(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
     return (
         "SyncGroup",
         5,
         {
-            "GroupId": stage.group(args.get("group", stage.story.group)),
-            "GenerationId": stage.generation(actor, args.get("generation"), actor.generation),
-            "MemberId": stage.member(actor, args.get("member")),
-            "GroupInstanceId": null_or(args.get("instance", actor.settings["instance"])),
+            **_sender(stage, actor, args),
             "ProtocolType": null_or(args.get("type", actor.settings["type"])),
             "ProtocolName": null_or(args.get("protocol", actor.protocol or "range")),
             "Assignments": [
@@ -117,16 +129,7 @@ def sync(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> A
 
 @verb("heartbeat")
 def heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    return (
-        "Heartbeat",
-        4,
-        {
-            "GroupId": stage.group(args.get("group", stage.story.group)),
-            "GenerationId": stage.generation(actor, args.get("generation"), actor.generation),
-            "MemberId": stage.member(actor, args.get("member")),
-            "GroupInstanceId": null_or(args.get("instance", actor.settings["instance"])),
-        },
-    )
+    return "Heartbeat", 4, _sender(stage, actor, args)
 
 
 @verb("leave")
@@ -147,7 +150,7 @@ def leave(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> 
                 **reason,
             }
         ]
-    body = {"GroupId": stage.group(args.get("group", stage.story.group)), "Members": members}
+    body = {"GroupId": stage.group_of(args), "Members": members}
     if int(args.get("v", 5)) < 3:
         body = {"GroupId": body["GroupId"], "MemberId": members[0]["MemberId"]}
     return "LeaveGroup", 5, body
@@ -160,10 +163,7 @@ def commit(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) ->
         "OffsetCommit",
         9,
         {
-            "GroupId": stage.group(args.get("group", stage.story.group)),
-            "GenerationIdOrMemberEpoch": stage.generation(actor, args.get("generation"), actor.generation),
-            "MemberId": stage.member(actor, args.get("member")),
-            "GroupInstanceId": null_or(args.get("instance", actor.settings["instance"])),
+            **_sender(stage, actor, args, "GenerationIdOrMemberEpoch"),
             "RetentionTimeMs": int(args.get("retention", -1)),
             "Topics": [
                 {**topic, "TopicId": stage.topic_id(stage.topic_label(topic["Name"]))}
@@ -238,7 +238,7 @@ def offset_delete(stage: Stage, actor: Actor, args: dict[str, str], rest: list[s
         "OffsetDelete",
         0,
         {
-            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "GroupId": stage.group_of(args),
             "Topics": [
                 {"Name": stage.topic(topic), "Partitions": [{"PartitionIndex": int(i)} for i in indexes]}
                 for topic, indexes in by_topic(rest).items()
@@ -249,12 +249,12 @@ def offset_delete(stage: Stage, actor: Actor, args: dict[str, str], rest: list[s
 
 @verb("delete")
 def delete(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    return "DeleteGroups", 2, {"GroupsNames": [stage.group(name) for name in rest or [stage.story.group]]}
+    return "DeleteGroups", 2, {"GroupsNames": stage.groups_of(rest)}
 
 
 @verb("describe")
 def describe(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    groups = [stage.group(name) for name in rest or [stage.story.group]]
+    groups = stage.groups_of(rest)
     return "DescribeGroups", 6, {"Groups": groups, "IncludeAuthorizedOperations": args.get("operations") == "yes"}
 
 
@@ -301,15 +301,13 @@ def consumer_heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: l
         "ConsumerGroupHeartbeat",
         1,
         {
-            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "GroupId": stage.group_of(args),
             "MemberId": stage.member(actor, member),
             "MemberEpoch": stage.generation(actor, args.get("epoch"), actor.epoch),
             "InstanceId": null_or(actor.settings["instance"]),
             "RackId": null_or(args.get("rack")),
             "RebalanceTimeoutMs": int(args.get("rebalance", -1)),
-            "SubscribedTopicNames": None
-            if "topics" not in args
-            else [stage.topic(t) for t in args["topics"].split(",") if t != "none"],
+            "SubscribedTopicNames": subscribed(stage, args),
             "SubscribedTopicRegex": None if regex is None else stage.pattern(regex),
             "ServerAssignor": null_or(args.get("assignor")),
             "TopicPartitions": partitions,
@@ -319,4 +317,4 @@ def consumer_heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: l
 
 @verb("consumer-describe")
 def consumer_describe(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    return "ConsumerGroupDescribe", 1, {"GroupIds": [stage.group(name) for name in rest or [stage.story.group]]}
+    return "ConsumerGroupDescribe", 1, {"GroupIds": stage.groups_of(rest)}

@@ -48,7 +48,7 @@ def _rows(stage: Stage, specs: list[str]) -> list[Body]:
 
 def _session(stage: Stage, actor: Actor, args: Args) -> Body:
     return {
-        "GroupId": stage.group(args.get("group", stage.story.group)),
+        "GroupId": stage.group_of(args),
         "MemberId": own_member(stage, actor, args.get("member")),
         "ShareSessionEpoch": stage.generation(actor, args.get("epoch"), actor.session),
         "IsRenewAck": args.get("renew") == "yes",
@@ -126,7 +126,7 @@ def _states(stage: Stage, args: Args, rest: list[str], **fields: int | list[Body
         {"TopicId": stage.topic_id(topic), "Partitions": [{"Partition": int(index), **fields} for index in its]}
         for topic, its in by_topic(rest).items()
     ]
-    return {"GroupId": stage.group(args.get("group", stage.story.group)), "Topics": topics}
+    return {"GroupId": stage.group_of(args), "Topics": topics}
 
 
 @verb("state-initialize")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.conform.player.asking import Asked, verb
+from muster.conform.player.asking import Asked, subscribed, verb
 from muster.conform.player.asking_transactions import VERBS
 from muster.conform.player.stage import Actor, Stage, by_topic, null_or
 
@@ -28,20 +28,18 @@ def share_heartbeat(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> 
         "ShareGroupHeartbeat",
         1,
         {
-            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "GroupId": stage.group_of(args),
             "MemberId": own_member(stage, actor, args.get("member")),
             "MemberEpoch": stage.generation(actor, args.get("epoch"), actor.epoch),
             "RackId": null_or(args.get("rack")),
-            "SubscribedTopicNames": None
-            if "topics" not in args
-            else [stage.topic(t) for t in args["topics"].split(",") if t != "none"],
+            "SubscribedTopicNames": subscribed(stage, args),
         },
     )
 
 
 @verb("share-describe")
 def share_describe(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
-    return "ShareGroupDescribe", 1, {"GroupIds": [stage.group(name) for name in rest or [stage.story.group]]}
+    return "ShareGroupDescribe", 1, {"GroupIds": stage.groups_of(rest)}
 
 
 @verb("share-offsets")
@@ -65,16 +63,11 @@ def share_alter(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Aske
         pairs = [spec.partition("=") for spec in specs]
         rows = [{"PartitionIndex": int(index), "StartOffset": int(offset)} for index, _, offset in pairs]
         topics.append({"TopicName": stage.topic(topic), "Partitions": rows})
-    group = stage.group(args.get("group", stage.story.group))
-    return "AlterShareGroupOffsets", 0, {"GroupId": group, "Topics": topics}
+    return "AlterShareGroupOffsets", 0, {"GroupId": stage.group_of(args), "Topics": topics}
 
 
 @verb("share-delete-offsets")
 def share_delete_offsets(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
     """share-delete-offsets t1 t2"""
     topics = [{"TopicName": stage.topic(name)} for name in rest]
-    return (
-        "DeleteShareGroupOffsets",
-        0,
-        {"GroupId": stage.group(args.get("group", stage.story.group)), "Topics": topics},
-    )
+    return "DeleteShareGroupOffsets", 0, {"GroupId": stage.group_of(args), "Topics": topics}

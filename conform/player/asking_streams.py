@@ -118,7 +118,7 @@ def streams_heartbeat(stage: Stage, actor: Actor, args: Args, rest: list[str]) -
         "StreamsGroupHeartbeat",
         int(args.get("v", 1)),
         {
-            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "GroupId": stage.group_of(args),
             "MemberId": own_member(stage, actor, args.get("member")),
             "MemberEpoch": epoch,
             "EndpointInformationEpoch": int(args.get("endpoints", 0)),
@@ -144,7 +144,7 @@ def streams_describe(stage: Stage, actor: Actor, args: Args, rest: list[str]) ->
         "StreamsGroupDescribe",
         int(args.get("v", 1)),
         {
-            "GroupIds": [stage.group(name) for name in rest or [stage.story.group]],
+            "GroupIds": stage.groups_of(rest),
             "IncludeAuthorizedOperations": False,
             "IncludeTopologyDescription": "description" in args,
         },

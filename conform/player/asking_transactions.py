@@ -43,6 +43,13 @@ def producer(stage: Stage, actor: Actor, args: Args) -> tuple[int, int]:
     return producer_id, epoch
 
 
+def _sender(stage: Stage, actor: Actor, args: Args) -> Body:
+    """The producer that sends a request."""
+    producer_id, epoch = producer(stage, actor, args)
+    name = transactional_id(stage, actor, args)
+    return {"TransactionalId": name, "ProducerId": producer_id, "ProducerEpoch": epoch}
+
+
 def partitions_by_topic(stage: Stage, specs: list[str]) -> list[tuple[str, list[int]]]:
     return [(stage.topic(topic), [int(i) for i in indexes]) for topic, indexes in by_topic(specs).items()]
 
@@ -81,17 +88,8 @@ def txn_add_partitions(stage: Stage, actor: Actor, args: Args, rest: list[str]) 
         by_actor.setdefault(name if colon else actor.name, []).append(partition)
     transactions = []
     for name, specs in by_actor.items():
-        who = stage.actor(name)
-        producer_id, epoch = producer(stage, who, args)
-        transactions.append(
-            {
-                "TransactionalId": transactional_id(stage, who, args),
-                "ProducerId": producer_id,
-                "ProducerEpoch": epoch,
-                "VerifyOnly": args.get("verify") == "yes",
-                "Topics": topics_of(stage, specs),
-            }
-        )
+        row = {"VerifyOnly": args.get("verify") == "yes", "Topics": topics_of(stage, specs)}
+        transactions.append({**_sender(stage, stage.actor(name), args), **row})
     return "AddPartitionsToTxn", 3, {"Transactions": transactions}
 
 
@@ -101,31 +99,18 @@ def topics_of(stage: Stage, specs: list[str]) -> list[Body]:
 
 @verb("txn-add-offsets")
 def txn_add_offsets(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
-    producer_id, epoch = producer(stage, actor, args)
-    return (
-        "AddOffsetsToTxn",
-        4,
-        {
-            "TransactionalId": transactional_id(stage, actor, args),
-            "ProducerId": producer_id,
-            "ProducerEpoch": epoch,
-            "GroupId": stage.group(args.get("group", stage.story.group)),
-        },
-    )
+    return "AddOffsetsToTxn", 4, {**_sender(stage, actor, args), "GroupId": stage.group_of(args)}
 
 
 @verb("txn-commit-offsets")
 def txn_commit_offsets(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
     """txn-commit-offsets t1/0=5, as `commit`; member=A means: the member that A is, in A's generation"""
-    producer_id, epoch = producer(stage, actor, args)
     return (
         "TxnOffsetCommit",
         version_of(actor, "TxnOffsetCommit"),
         {
-            "TransactionalId": transactional_id(stage, actor, args),
-            "GroupId": stage.group(args.get("group", stage.story.group)),
-            "ProducerId": producer_id,
-            "ProducerEpoch": epoch,
+            **_sender(stage, actor, args),
+            "GroupId": stage.group_of(args),
             "GenerationIdOrMemberEpoch": stage.generation(actor, args.get("generation"), -1),
             "MemberId": stage.member(actor, args.get("member", "none")),
             "GroupInstanceId": null_or(args.get("instance")),
@@ -137,17 +122,8 @@ def txn_commit_offsets(stage: Stage, actor: Actor, args: Args, rest: list[str]) 
 @verb("txn-end")
 def txn_end(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
     """txn-end commit, txn-end abort"""
-    producer_id, epoch = producer(stage, actor, args)
-    return (
-        "EndTxn",
-        version_of(actor, "EndTxn"),
-        {
-            "TransactionalId": transactional_id(stage, actor, args),
-            "ProducerId": producer_id,
-            "ProducerEpoch": epoch,
-            "Committed": rest[0] == "commit",
-        },
-    )
+    body = {**_sender(stage, actor, args), "Committed": rest[0] == "commit"}
+    return "EndTxn", version_of(actor, "EndTxn"), body
 
 
 def _repeated(text: str) -> list[str]:

@@ -109,6 +109,14 @@ class Stage:
         known: dict[str, str | None] = {"none": "", "null": None}
         return known.get(name, f"{self.prefix}{name}{self.suffix}")
 
+    def group_of(self, args: Mapping[str, str]) -> str | None:
+        """The group that a request names by `group=`, else the story's."""
+        return self.group(args.get("group", self.story.group))
+
+    def groups_of(self, names: list[str]) -> list[str | None]:
+        """The groups of these names; without any, the story's."""
+        return [self.group(name) for name in names or [self.story.group]]
+
     def group_name(self, real: str | None) -> str:
         """The name of a group in the story."""
         return real.removeprefix(self.prefix).removesuffix(self.suffix) if real else repr_text(real)

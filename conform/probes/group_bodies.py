@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-import struct
 import uuid
 
+from muster.conform.player.stage import subscription
 from muster.conform.probes.place import Ask, Body, MakeBody, Place, Script
 
 TIMEOUT_MS = 10_000
 
 
-def subscription(topic: str) -> bytes:
-    """A consumer's subscription of version 0."""
-    raw = topic.encode()
-    return struct.pack(">hih", 0, 1, len(raw)) + raw + struct.pack(">i", -1)
-
-
-def _join(group: str, place: Place, instance: str | None = "i") -> Body:
+def _join(group: str, place: Place) -> Body:
+    metadata = subscription([place.topic], {}, 0)
     return {
         "GroupId": group,
         "SessionTimeoutMs": TIMEOUT_MS,
         "RebalanceTimeoutMs": TIMEOUT_MS,
-        "GroupInstanceId": instance,
+        "GroupInstanceId": "i",
         "ProtocolType": "consumer",
-        "Protocols": [{"Name": name, "Metadata": subscription(place.topic)} for name in ("range", "roundrobin")],
+        "Protocols": [{"Name": name, "Metadata": metadata} for name in ("range", "roundrobin")],
         "Reason": "muster conform",
     }
 
 
-def _leave(group: str, member: str, instance: str | None = "i") -> Ask:
+def _joins(group: str, place: Place) -> Ask:
+    return Ask(_join(group, place), "JoinGroup")
+
+
+def _generation(group: str, joined: Body) -> Body:
+    """The member that has joined, as SyncGroup and Heartbeat name it."""
+    return {
+        "GroupId": group,
+        "GenerationId": joined["GenerationId"],
+        "MemberId": joined["MemberId"],
+        "GroupInstanceId": "i",
+    }
+
+
+def _leaves(group: str, member: str, instance: str | None = "i") -> Ask:
     return Ask({"GroupId": group, "Members": [{"MemberId": member, "GroupInstanceId": instance}]}, "LeaveGroup")
 
 
@@ -37,46 +46,36 @@ def join_group(place: Place, version: int) -> Script:
     group = place.name("join", version)
     answer = yield Ask(_join(group, place))
     if answer["MemberId"]:
-        yield _leave(group, answer["MemberId"], "i" if version >= 5 else None)
+        yield _leaves(group, answer["MemberId"], "i" if version >= 5 else None)
 
 
 def sync_group(place: Place, version: int) -> Script:
     """The leader of a group of one syncs."""
     group = place.name("sync", version)
-    joined = yield Ask(_join(group, place), "JoinGroup")
+    joined = yield _joins(group, place)
     yield Ask(
         {
-            "GroupId": group,
-            "GenerationId": joined["GenerationId"],
-            "MemberId": joined["MemberId"],
-            "GroupInstanceId": "i",
+            **_generation(group, joined),
             "ProtocolType": "consumer",
             "ProtocolName": "range",
             "Assignments": [{"MemberId": joined["MemberId"], "Assignment": b"\0\0\0\0\0\0\xff\xff\xff\xff"}],
         }
     )
-    yield _leave(group, joined["MemberId"])
+    yield _leaves(group, joined["MemberId"])
 
 
 def heartbeat(place: Place, version: int) -> Script:
     """A member sends a heartbeat."""
     group = place.name("heartbeat", version)
-    joined = yield Ask(_join(group, place), "JoinGroup")
-    yield Ask(
-        {
-            "GroupId": group,
-            "GenerationId": joined["GenerationId"],
-            "MemberId": joined["MemberId"],
-            "GroupInstanceId": "i",
-        }
-    )
-    yield _leave(group, joined["MemberId"])
+    joined = yield _joins(group, place)
+    yield Ask(_generation(group, joined))
+    yield _leaves(group, joined["MemberId"])
 
 
 def leave_group(place: Place, version: int) -> Script:
     """A member leaves, and with it somebody whom the group does not know."""
     group = place.name("leave", version)
-    joined = yield Ask(_join(group, place), "JoinGroup")
+    joined = yield _joins(group, place)
     rows = [
         {"MemberId": joined["MemberId"], "GroupInstanceId": "i", "Reason": "muster conform"},
         {"MemberId": "nobody", "GroupInstanceId": None, "Reason": None},
@@ -87,9 +86,9 @@ def leave_group(place: Place, version: int) -> Script:
 def describe_groups(place: Place, version: int) -> Script:
     """A group with a member, and one that does not exist."""
     group = place.name("describe", version)
-    joined = yield Ask(_join(group, place), "JoinGroup")
+    joined = yield _joins(group, place)
     yield Ask({"Groups": [group, place.name("no-group")], "IncludeAuthorizedOperations": True})
-    yield _leave(group, joined["MemberId"])
+    yield _leaves(group, joined["MemberId"])
 
 
 def list_groups(_: Place, version: int) -> Body:
@@ -152,17 +151,29 @@ def find_coordinator(place: Place, version: int) -> Body:
     return {"CoordinatorKeys": [place.group, place.name("no-group")]}
 
 
-def _member_id(place: Place, what: str, version: int) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, place.name(what, version)))
+def member_of(place: Place, what: str, version: int) -> Body:
+    """A member of one of the newer groups, which belongs to one probe alone."""
+    group = place.name(what, version)
+    return {"GroupId": group, "MemberId": str(uuid.uuid5(uuid.NAMESPACE_URL, group))}
+
+
+def leaves(member: Body, api: str) -> Ask:
+    """The last heartbeat of a member of one of the newer groups."""
+    return Ask({**member, "MemberEpoch": -1}, api)
+
+
+def _described(member: Body, place: Place) -> Body:
+    """Asks for a group with a member, for one of another type, and for one that does not exist."""
+    groups = [member["GroupId"], place.group, place.name("no-group")]
+    return {"GroupIds": groups, "IncludeAuthorizedOperations": True}
 
 
 def consumer_group_heartbeat(place: Place, version: int) -> Script:
     """A member joins with everything that it may say, and leaves."""
-    group, member = place.name("consumer", version), _member_id(place, "consumer", version)
+    member = member_of(place, "consumer", version)
     yield Ask(
         {
-            "GroupId": group,
-            "MemberId": member,
+            **member,
             "RackId": "rack",
             "RebalanceTimeoutMs": TIMEOUT_MS,
             "SubscribedTopicNames": [place.topic, place.no_topic],
@@ -170,38 +181,41 @@ def consumer_group_heartbeat(place: Place, version: int) -> Script:
             "TopicPartitions": [],
         }
     )
-    yield Ask({"GroupId": group, "MemberId": member, "MemberEpoch": -1}, "ConsumerGroupHeartbeat")
+    yield leaves(member, "ConsumerGroupHeartbeat")
 
 
 def consumer_group_describe(place: Place, version: int) -> Script:
     """A group with a member, one of another type, and one that does not exist."""
-    group, member = place.name("consumer-describe", version), _member_id(place, "consumer-describe", version)
+    member = member_of(place, "consumer-describe", version)
     body = {
-        "GroupId": group,
-        "MemberId": member,
+        **member,
         "RebalanceTimeoutMs": TIMEOUT_MS,
         "SubscribedTopicNames": [place.topic],
         "TopicPartitions": [],
     }
     yield Ask(body, "ConsumerGroupHeartbeat")
-    yield Ask({"GroupIds": [group, place.group, place.name("no-group")], "IncludeAuthorizedOperations": True})
-    yield Ask({"GroupId": group, "MemberId": member, "MemberEpoch": -1}, "ConsumerGroupHeartbeat")
+    yield Ask(_described(member, place))
+    yield leaves(member, "ConsumerGroupHeartbeat")
 
 
 def share_group_heartbeat(place: Place, version: int) -> Script:
     """A member joins and leaves."""
-    group, member = place.name("share", version), _member_id(place, "share", version)
-    yield Ask({"GroupId": group, "MemberId": member, "RackId": "rack", "SubscribedTopicNames": [place.topic]})
-    yield Ask({"GroupId": group, "MemberId": member, "MemberEpoch": -1}, "ShareGroupHeartbeat")
+    member = member_of(place, "share", version)
+    yield Ask({**member, "RackId": "rack", "SubscribedTopicNames": [place.topic]})
+    yield leaves(member, "ShareGroupHeartbeat")
 
 
 def share_group_describe(place: Place, version: int) -> Script:
     """A group with a member, one of another type, and one that does not exist."""
-    group, member = place.name("share-describe", version), _member_id(place, "share-describe", version)
-    joined = {"GroupId": group, "MemberId": member, "SubscribedTopicNames": [place.topic]}
-    yield Ask(joined, "ShareGroupHeartbeat")
-    yield Ask({"GroupIds": [group, place.group, place.name("no-group")], "IncludeAuthorizedOperations": True})
-    yield Ask({"GroupId": group, "MemberId": member, "MemberEpoch": -1}, "ShareGroupHeartbeat")
+    member = member_of(place, "share-describe", version)
+    yield joins_share_group(member, place)
+    yield Ask(_described(member, place))
+    yield leaves(member, "ShareGroupHeartbeat")
+
+
+def joins_share_group(member: Body, place: Place) -> Ask:
+    """The first heartbeat of a member of a share group."""
+    return Ask({**member, "SubscribedTopicNames": [place.topic]}, "ShareGroupHeartbeat")
 
 
 def _topology(place: Place) -> Body:
@@ -224,10 +238,9 @@ def _topology(place: Place) -> Body:
     }
 
 
-def _streams_member(place: Place, group: str, member: str) -> Body:
+def _joins_application(member: Body, place: Place) -> Body:
     return {
-        "GroupId": group,
-        "MemberId": member,
+        **member,
         "RackId": "rack",
         "RebalanceTimeoutMs": TIMEOUT_MS,
         "Topology": _topology(place),
@@ -242,29 +255,19 @@ def _streams_member(place: Place, group: str, member: str) -> Body:
     }
 
 
-def _streams_leave(group: str, member: str) -> Ask:
-    return Ask({"GroupId": group, "MemberId": member, "MemberEpoch": -1}, "StreamsGroupHeartbeat")
-
-
 def streams_group_heartbeat(place: Place, version: int) -> Script:
     """A member of an application with a state store joins, and leaves."""
-    group, member = place.name("streams", version), _member_id(place, "streams", version)
-    yield Ask(_streams_member(place, group, member))
-    yield _streams_leave(group, member)
+    member = member_of(place, "streams", version)
+    yield Ask(_joins_application(member, place))
+    yield leaves(member, "StreamsGroupHeartbeat")
 
 
 def streams_group_describe(place: Place, version: int) -> Script:
     """An application with a member, a group of another type, and one that does not exist."""
-    group, member = place.name("streams-describe", version), _member_id(place, "streams-describe", version)
-    yield Ask(_streams_member(place, group, member), "StreamsGroupHeartbeat")
-    yield Ask(
-        {
-            "GroupIds": [group, place.group, place.name("no-group")],
-            "IncludeAuthorizedOperations": True,
-            "IncludeTopologyDescription": version >= 1,
-        }
-    )
-    yield _streams_leave(group, member)
+    member = member_of(place, "streams-describe", version)
+    yield Ask(_joins_application(member, place), "StreamsGroupHeartbeat")
+    yield Ask({**_described(member, place), "IncludeTopologyDescription": version >= 1})
+    yield leaves(member, "StreamsGroupHeartbeat")
 
 
 def streams_topology(place: Place, _: int) -> Body:

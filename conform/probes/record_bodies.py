@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-
+from muster.conform.probes.group_bodies import joins_share_group, leaves, member_of
 from muster.conform.probes.place import Ask, Body, MakeBody, Place, Script
 
 ACCEPT = 1
@@ -155,14 +154,10 @@ def list_transactions(place: Place, version: int) -> Body:
     }
 
 
-def _share_member(place: Place, what: str, version: int) -> tuple[str, str]:
-    return place.name(what, version), str(uuid.uuid5(uuid.NAMESPACE_URL, place.name(what, version)))
-
-
 def share_fetch(place: Place, version: int) -> Script:
     """A member joins, opens a share session, and leaves."""
-    group, member = _share_member(place, "share-fetch", version)
-    yield Ask({"GroupId": group, "MemberId": member, "SubscribedTopicNames": [place.topic]}, "ShareGroupHeartbeat")
+    member = member_of(place, "share-fetch", version)
+    yield joins_share_group(member, place)
     rows = [{"PartitionIndex": number} for number in (0, 1)]
     topics = [
         {"TopicId": place.topic_id, "Partitions": rows},
@@ -170,8 +165,7 @@ def share_fetch(place: Place, version: int) -> Script:
     ]
     yield Ask(
         {
-            "GroupId": group,
-            "MemberId": member,
+            **member,
             "MinBytes": 0,
             "MaxBytes": 1_000_000,
             "MaxRecords": 10,
@@ -179,20 +173,20 @@ def share_fetch(place: Place, version: int) -> Script:
             "Topics": topics,
         }
     )
-    yield Ask({"GroupId": group, "MemberId": member, "MemberEpoch": -1}, "ShareGroupHeartbeat")
+    yield leaves(member, "ShareGroupHeartbeat")
 
 
 def share_acknowledge(place: Place, version: int) -> Script:
     """A member acknowledges a record that it does not have, in a session that it has opened."""
-    group, member = _share_member(place, "share-acknowledge", version)
-    yield Ask({"GroupId": group, "MemberId": member, "SubscribedTopicNames": [place.topic]}, "ShareGroupHeartbeat")
-    opened = {"GroupId": group, "MemberId": member, "MaxBytes": 1_000_000, "MaxRecords": 1, "BatchSize": 1}
+    member = member_of(place, "share-acknowledge", version)
+    yield joins_share_group(member, place)
+    opened = {**member, "MaxBytes": 1_000_000, "MaxRecords": 1, "BatchSize": 1}
     yield Ask({**opened, "Topics": [{"TopicId": place.topic_id, "Partitions": [{"PartitionIndex": 1}]}]}, "ShareFetch")
     batches = [{"FirstOffset": 0, "LastOffset": 0, "AcknowledgeTypes": [ACCEPT]}]
     rows = [{"PartitionIndex": 1, "AcknowledgementBatches": batches}]
     topics = [{"TopicId": place.topic_id, "Partitions": rows}, {"TopicId": place.no_topic_id, "Partitions": rows}]
-    yield Ask({"GroupId": group, "MemberId": member, "ShareSessionEpoch": 1, "Topics": topics})
-    yield Ask({"GroupId": group, "MemberId": member, "MemberEpoch": -1}, "ShareGroupHeartbeat")
+    yield Ask({**member, "ShareSessionEpoch": 1, "Topics": topics})
+    yield leaves(member, "ShareGroupHeartbeat")
 
 
 def describe_share_group_offsets(place: Place, _: int) -> Body:
