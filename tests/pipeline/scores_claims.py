@@ -312,9 +312,20 @@ def _incident(*whats: str) -> Judge:
         some = [line for what in whats for line in known.of("incident", said.group, what)]
         if said.rule == TOO_SLOW:  # a member reads as slowly after the end of its script
             some = [{**line, "until": known.end_ms} for line in some]
-        return None if known.near(said, some) else f"it had no incident of {', '.join(whats)}"
+        if not known.near(said, some):
+            return f"it had no incident of {', '.join(whats)}"
+        right = {who for line in some for who in _whose(line)}
+        wrong = [who for who in said.who if who not in right] if right else []
+        return f"it was not {wrong}" if wrong else None
 
     return judge
+
+
+def _whose(line: Mapping[str, Any]) -> list[str]:
+    """The members by whom a group is too slow, or that have different topics."""
+    if line["what"] == TWO_TOPICS:
+        return [who for members in line["topics"].values() for who in members]
+    return line["members"] if line["what"] == TOO_SLOW else []
 
 
 def _behind(said: Said, known: Known) -> str | None:
@@ -415,6 +426,13 @@ def judged(tables: Mapping[str, Sequence[Row]], truth: Truth) -> Judged:
             false.append(f"{said.group}: {said.text} ({why})")
     advice = worth(tables.get("advice", ()), truth)
     return Judged(count + len(advice.useful), false + [f"advice: {one}" for one in advice.useless])
+
+
+def begun(tables: Mapping[str, Sequence[Row]], truth: Truth) -> dict[str, int]:
+    """By group that got too slow: how far the start that is claimed is from the true one, in ms."""
+    true = {line["group"]: line["from"] for line in truth if line["kind"] == "incident" and line["what"] == TOO_SLOW}
+    claimed = {one.group: one.from_ms for one in all_said(tables) if one.rule == TOO_SLOW and one.from_ms is not None}
+    return {group: abs(claimed[group] - from_ms) for group, from_ms in sorted(true.items()) if group in claimed}
 
 
 INCIDENTS: Final[Mapping[str, str]] = {

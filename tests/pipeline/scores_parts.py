@@ -18,6 +18,8 @@ Truth = Sequence[Mapping[str, Any]]
 START_MS: Final = 300
 LENGTH: Final = 20
 """The goals for a start and, in percent, for a length."""
+SINCE_MS: Final = 60_000
+"""A claim that a group is too slow since then is right by this much: lag grows slowly."""
 NEAR_MS: Final = 20
 """The times in the broker's log and in its records differ by this much: different threads wrote them."""
 
@@ -107,7 +109,9 @@ def incidents(tables: Tables, truth: Truth) -> list[Figure]:
         missing = (f"{group}: no claim" for group, is_reported in found.reported.items() if not is_reported)
         figures.append(_share(title, list(found.reported.values()), missing))
         figures.append(Figure(f"  {title} false", len(found.false), misses=tuple(found.false), goal=0))
-    return figures
+    begun = claims.begun(tables, truth)
+    late = (f"{group}: {ms / 1000:.0f} s beside the true start" for group, ms in begun.items() if ms > SINCE_MS)
+    return [*figures, _share("  too slow since right", [ms <= SINCE_MS for ms in begun.values()], late, goal=None)]
 
 
 # ---- rebalances

@@ -189,6 +189,17 @@ def test_a_skip_that_somebody_wanted_may_be_reported_or_not() -> None:
         assert found({"verdicts": [{"group": "g", "claims": claims}]}, [wanted], "skip") == ({}, [])
 
 
+def test_a_claim_of_slow_members_names_the_right_ones_and_the_right_time() -> None:
+    slow = {**span("incident", "too_slow", 0, END, members=["m"]), "group": "g"}
+    topics = {**span("incident", "two_topics", 0, END), "topics": {"t": ["m"], "u": ["n"]}}
+    known = Known([slow, topics])
+    for rule, who, is_true in ((TOO_SLOW, "m", True), (TOO_SLOW, "n", False), ("two_topics", "o", False)):
+        assert (JUDGES[rule](Said(rule, "g", "t", (who,)), known) is None) == is_true
+    claim = {"rule": TOO_SLOW, "text": "t", "who": [], "from_ms": 2 * MINUTE, "until_ms": None}
+    figures = incidents({"verdicts": [{"group": "g", "claims": [claim]}]}, [slow])
+    assert [one.misses for one in figures if "since" in one.title] == [("g: 120 s beside the true start",)]
+
+
 def test_a_stall_counts_only_if_the_partition_stood_still() -> None:
     stall = {"kind": "stall", "group": "g", "topic": "t", "partitions": [0, 1], "from": 0, "until": 100_000}
     commits = [
