@@ -42,7 +42,10 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
         silences.append((max([since, *(one[1] for one in silences)]), until))  # one silence may lie in another one
     end_ms = max((one.get("until") or one.get("at") or 0 for one in truth), default=0)
     stuck = [*_by_partition(truth, commits), *_unwritten(truth)]
+    forgotten = _forgotten(truth, silences)
     for line in map(dict, [*stuck, *_again(truth, stuck, commits)]):
+        if line["kind"] == "rebalance" and (line["group"], line["generation"], line["settled"]) in forgotten:
+            continue
         is_stuck = line["kind"] == "stall" or (line["kind"] == "incident" and line["what"] == "poison")
         if is_stuck:
             (partition,) = line.get("partitions", [line.get("partition")])
@@ -59,6 +62,16 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
             line["what"] = UNSEEN
         found.append(line)
     return found
+
+
+def _forgotten(truth: Iterable[Row], silences: Iterable[tuple[int, int]]) -> set[tuple[str, int, int]]:
+    """The rebalances that ended while the broker stopped. It did not write them down, and counted on from before."""
+    some = [(line["group"], line["generation"], line["settled"]) for line in truth if line["kind"] == "rebalance"]
+    return {
+        one for one in some
+        if any(since <= one[2] <= until for since, until in silences)
+        and any(later[:2] == one[:2] and later[2] > one[2] for later in some)
+    }  # fmt: skip
 
 
 def _by_partition(truth: Iterable[Row], commits: Sequence[Row]) -> Iterable[Row]:

@@ -243,6 +243,13 @@ def test_a_member_may_get_its_partitions_while_it_does_not_poll() -> None:
     assert [one["partitions"] for one in seen(truth, commits, ())] == [[0]]
 
 
+def test_a_rebalance_that_the_broker_forgot_when_it_stopped_does_not_count() -> None:
+    silence = {"kind": "silence", "how": "away", "from": MINUTE, "until": 3 * MINUTE}
+    both = [line("rebalance", generation=3, settled=at_ms) for at_ms in (MINUTE + 300, 4 * MINUTE)]
+    assert seen([silence, *both], [], []) == [silence, both[1]]
+    assert seen(both, [], []) == both  # a group that was deleted begins with the same generations
+
+
 def test_records_that_a_fast_member_skips_are_not_shown() -> None:
     truth = [span("incident", "skip", 0, 9, members=["g-1"]), span("incident", "skip", 0, 9)]
     truth.append(span("incident", "skip", 0, 9, members=["g-1"], shown=True))
