@@ -94,6 +94,7 @@ def test_from_200_on_each_recording_has_stalls_skips_and_groups_that_are_too_slo
                for number, part in enumerate(one.parts)]  # fmt: skip
     assert {one["batch_s"] for one in options} == {0.5, 5.0, 15.0}
     assert {one["same_name"] for one in options} == {False, True}
+    assert all(min(part.options.get("partitions", (4,))) >= 3 for one in some for part in one.parts)
 
 
 def test_all_libraries_are_drawn_and_consumer_groups_only_with_those_that_have_them() -> None:

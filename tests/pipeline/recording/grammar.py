@@ -125,7 +125,7 @@ SLOW: Final = (
     Part("load-grows", scripts_harm.load_grows, _TURNS),
     Part("one-too-slow", drawn.one_too_slow, _TURNS),
     Part("hot", scripts_harm.hot_partition, _TURNS),
-    Part("slow-loses", scripts_harm.slow_without_one, {**_SHORT, "partitions": 6}),
+    Part("slow-loses", scripts_harm.slow_without_one, {**_SHORT, "partitions": (6,)}),
     Part("slow-name", drawn.too_slow, {**_TURNS, "same_name": True}),
     Part("slow-deploy", scripts_rare.slow_deploy, _TURNS),
 )
@@ -149,7 +149,7 @@ LOOKS: Final = (
     Part("checkpoints", drawn.calm, {"commit_ms": (30_000, 45_000, 60_000)}),
     Part("pauses", scripts_seems.pauses, {"session_ms": 45_000}),
     Part("second-few", scripts_seems.a_second_topic_with_few, _SECOND),
-    Part("too-many", scripts_seems.too_many, {"partitions": 3, "assignor": ("range", "roundrobin")}),
+    Part("too-many", scripts_seems.too_many, {"partitions": (3,), "assignor": ("range", "roundrobin")}),
     Part("to-zero", scripts_seems.to_zero),
     Part("one-quiet", scripts_still.one_quiet),
     Part("writes-late", scripts_still.writes_late),
