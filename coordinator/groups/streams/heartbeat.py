@@ -1,4 +1,6 @@
-"""StreamsGroupHeartbeat: a member joins, stays, or returns. `leave` has the end of a membership, `answers` the answer.
+"""StreamsGroupHeartbeat: a member joins, stays, or returns.
+
+`sender` says who sends it, `leave` has the end of a membership, and `answers` the answer.
 
 All records of a heartbeat are made before the state changes. If they are too many for one batch, the heartbeat is
 refused. The order of the records, and of the checks, is Kafka's (GroupMetadataManager.streamsGroupHeartbeat).
@@ -8,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from sys import intern
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common import events
@@ -24,19 +25,18 @@ from muster.coordinator.groups.streams.internal_topics import Configured, Intern
 from muster.coordinator.groups.streams.member import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
-    NOBODY,
-    START,
     UNREVOKED_TASKS,
     Description,
     Position,
     StreamsMember,
 )
 from muster.coordinator.groups.streams.reconcile import Goal, next_position
+from muster.coordinator.groups.streams.sender import Sender, describe, differ, find_group, find_sender
 from muster.coordinator.groups.streams.target import ComputedTarget, TasksWanted
 from muster.coordinator.groups.streams.tasks import NO_TASKS, Tasks, has_same_tasks, sets_of
 from muster.coordinator.groups.streams.topology import NO_TOPOLOGY, Topology, value_of
 from muster.coordinator.state_machine.deadlines import NEVER
-from muster.coordinator.state_machine.interface import Client, Command, Record
+from muster.coordinator.state_machine.interface import Command, Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
@@ -71,27 +71,6 @@ def handle(step: Step, command: HeartbeatCommand, request: StreamsGroupHeartbeat
     step.reply(command.respond, response)
 
 
-class _Sender(NamedTuple):
-    """The sender of a heartbeat: a member (None if it is new), and the static member that the sender replaces."""
-
-    member_id: str
-    member: StreamsMember | None
-    replaced: StreamsMember | None
-
-    @property
-    def before(self) -> Description:
-        """The description before this request, or that of the replaced member."""
-        one = self.member or self.replaced
-        return NOBODY if one is None else one.description
-
-    @property
-    def position(self) -> Position:
-        """The position before this request. A member that replaces another begins at epoch 0 with its tasks."""
-        if self.replaced is not None:
-            return self.replaced.position._replace(epoch=0, previous_epoch=0)
-        return START if self.member is None else self.member.position
-
-
 class _Reached(NamedTuple):
     """The targets that are in force after a heartbeat. `computed`: None if they were not computed now. `wanted`: the
     request for targets that are to be computed in the background.
@@ -106,10 +85,10 @@ class _Reached(NamedTuple):
 def _beat(
     step: Step, command: HeartbeatCommand, request: StreamsGroupHeartbeatRequest, present: Group | None
 ) -> StreamsGroupHeartbeatResponse:
-    group = _group(present, request)
-    sender = _sender(step, group, request)
+    group = find_group(present, request)
+    sender = find_sender(step, group, request)
     known, had = sender.before, sender.position
-    description = _describe(known, request, command.client)
+    description = describe(known, request, command.client)
     made = [] if present is None or present is group else tombstones(present)
     if sender.replaced is not None:
         made += leave.replacement(group, sender.replaced, sender.member_id)
@@ -125,7 +104,7 @@ def _beat(
     configs = target.configs_of(step.state, group.group_id)
     is_new_hash = metadata_hash != group.metadata_hash
     must_compute = is_new_hash or validated != group.validated_epoch or configs != group.last_configs
-    must_compute |= is_own and (request.instance_id is None or _differ(known, description))
+    must_compute |= is_own and (request.instance_id is None or differ(known, description))
     is_refined = not must_compute and _is_off_target(group, sender)
     epoch = group.epoch + 1 if must_compute or is_refined else group.epoch
     if epoch > group.epoch:
@@ -177,69 +156,6 @@ def _beat(
     if present is not None:
         response.endpoint_information_epoch = group.endpoint_epoch
     return response
-
-
-def _group(present: Group | None, request: StreamsGroupHeartbeatRequest) -> StreamsGroup:
-    if isinstance(present, StreamsGroup):
-        return present
-    is_joining, group_id = request.member_epoch == 0, request.group_id
-    if present is None and not is_joining:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
-    if present is not None and not (is_joining and present.kind == "classic" and not present.deletion_error()):
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
-    return StreamsGroup(intern(group_id))
-
-
-def _sender(step: Step, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> _Sender:
-    member_id, instance_id = request.member_id, request.instance_id
-    static = None if instance_id is None else group.static_member(instance_id)
-    if request.member_epoch == 0:
-        most = step.state.settings.group_streams_max_size
-        if static is None and len(group.members) >= most and member_id not in group.members:
-            message = f"The streams group has reached its maximum capacity of {most} members."
-            raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
-        if static is None:
-            return _Sender(member_id, group.members.get(member_id), None)
-        checks.check_released(static, request)
-        return _Sender(member_id, None, static)
-    if instance_id is None:
-        member = leave.known_member(group, member_id)
-    else:
-        member = checks.check_static(static, request)
-    checks.check_epoch(member.position, request)
-    return _Sender(member_id, member, None)
-
-
-def _describe(before: Description, request: StreamsGroupHeartbeatRequest, client: Client) -> Description:
-    """The member's description after this request, `before` if nothing changes. Fields that are not sent stay."""
-    endpoint, tags = before.endpoint, before.client_tags
-    if request.user_endpoint is not None:
-        endpoint = request.user_endpoint.host, request.user_endpoint.port
-    elif request.member_epoch == 0:
-        endpoint = None
-    if request.client_tags is not None:
-        tags = tuple(sorted({one.key: one.value for one in request.client_tags}.items()))
-        if len(tags) < len(request.client_tags):
-            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    description = Description(
-        before.instance_id if request.instance_id is None else request.instance_id,
-        before.rack_id if request.rack_id is None else request.rack_id,
-        client.client_id,
-        client.host,
-        before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
-        before.topology_epoch if request.topology is None else request.topology.epoch,
-        before.process_id if request.process_id is None else request.process_id,
-        endpoint,
-        tags,
-    )
-    return before if description == before else description
-
-
-def _differ(before: Description, now: Description) -> bool:
-    """Whether a static member has changed in a way that changes the assignment."""
-    return (before.topology_epoch, before.rack_id, before.client_tags, before.process_id) != (
-        now.topology_epoch, now.rack_id, now.client_tags, now.process_id,
-    )  # fmt: skip
 
 
 def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, made: list[Record]) -> Topology:
@@ -317,7 +233,7 @@ def _by_task(rows: Sequence[TaskOffset]) -> dict[str, dict[int, int]]:
     return made
 
 
-def _is_off_target(group: StreamsGroup, sender: _Sender) -> bool:
+def _is_off_target(group: StreamsGroup, sender: Sender) -> bool:
     """Whether the member has other tasks than its target, although the group is stable."""
     mine = group.targets.get(sender.member_id, NO_TASKS)
     return not has_same_tasks(mine, sender.position.assigned) and group.state == STABLE
@@ -337,7 +253,7 @@ class _Epoch(NamedTuple):
 def _reach(
     step: Step,
     group: StreamsGroup,
-    sender: _Sender,
+    sender: Sender,
     description: Description,
     epoch: _Epoch,
     made: list[Record],
@@ -378,7 +294,7 @@ def _reach(
 
 def _next_position(
     group: StreamsGroup,
-    sender: _Sender,
+    sender: Sender,
     description: Description,
     request: StreamsGroupHeartbeatRequest,
     reached: _Reached,

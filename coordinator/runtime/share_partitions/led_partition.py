@@ -25,6 +25,7 @@ from muster.coordinator.runtime.share_partitions.endings import (
     Held,
 )
 from muster.coordinator.runtime.share_partitions.group_configs import EARLIEST, LATEST, ShareConfig, age_ms
+from muster.coordinator.runtime.share_partitions.persister_errors import CLOSING, refusal_of
 from muster.coordinator.share.acknowledge import Acknowledgement, Refusal, acknowledge
 from muster.coordinator.share.acquire import Wish, acquire, take_out_aborted
 from muster.coordinator.share.in_flight import AVAILABLE, Acquired, Row, Span
@@ -48,13 +49,6 @@ log = structlog.get_logger("muster.share")
 Ended = Callable[[Refusal | None], object]
 """A function that takes the end of a change: a refusal, or None when the change is durable."""
 
-_NOT_AVAILABLE: Final = frozenset(
-    (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-)
-_FENCED: Final = frozenset((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH))
-_AS_THEY_ARE: Final = frozenset((ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-_HIDDEN: Final = frozenset((ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_VERSION))
-_HIDDEN_TEXT: Final = "Unable to complete operation due to server error."
 _NOT_WRITTEN: Final = "Error in write state RPC. "
 """The words with which Kafka begins the message of a failed write."""
 FEW_ROWS: Final = 50
@@ -63,8 +57,6 @@ REST_MS: Final = 1_000
 """Records in flight that nobody has used for so long are packed."""
 NOT_READ: Final = -1
 _USUAL_BYTES: Final = 100.0
-CLOSING: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, *_AS_THEY_ARE))
-"""With these errors of the persister, the share partition is closed, and loaded again when it is needed."""
 
 
 class DeadLetters(Protocol):
@@ -431,20 +423,6 @@ class LedSharePartition:
     def facts(self) -> dict[str, object]:
         """The fields for log lines."""
         return {"group": self.key.group_id, "topic": self.partition.topic, "partition": self.key.partition}
-
-
-def refusal_of(response: StateResponse) -> Refusal:
-    """The refusal that clients get for an error of the persister (Kafka: SharePartition.fetchPersisterError)."""
-    code, text = response.error_code, response.error_message or ""
-    if code in _NOT_AVAILABLE:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    elif code in _FENCED:
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    elif code in _HIDDEN:
-        code, text = ErrorCode.UNKNOWN_SERVER_ERROR, _HIDDEN_TEXT
-    elif code not in _AS_THEY_ARE:
-        code = ErrorCode.UNKNOWN_SERVER_ERROR
-    return Refusal(code, text)
 
 
 def _nothing(_: object) -> None:
