@@ -1,4 +1,4 @@
-"""The events of the groups of a Kafka cluster: the newest and later ones, and those of one group in a time.
+"""The events of a cluster's groups: all that are new, and those of one group in a time.
 
 A cluster of Muster has `__group_events`. Of any other Kafka, events are inferred from `__consumer_offsets`.
 """

@@ -1,4 +1,4 @@
-"""The source of a console over a Kafka cluster: requests over the network, in threads. `cluster_events` reads events."""
+"""The source of a console over a Kafka cluster: requests in threads. `cluster_events` reads the events."""
 
 from __future__ import annotations
 

@@ -94,6 +94,10 @@ class Run:
         """Whether the records have a terminal state that is durable."""
         return self.state in TERMINAL and not self.change
 
+    def lock_has_ended(self, now_ms: int) -> bool:
+        """Whether the records had an acquisition lock that has ended by now."""
+        return self.lock_until_ms is not None and self.lock_until_ms <= now_ms
+
     def after(self, event: str) -> None:
         """Change the state; raises IllegalTransition."""
         try:

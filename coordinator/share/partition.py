@@ -1,8 +1,8 @@
 """One share partition: the records of a topic partition that a share group has in flight (Kafka: SharePartition).
 
-`acquire`, `acknowledge` and `release` change states. A change that must become durable is a `Change`: the caller
-persists its rows, and then calls `complete`. Until then nobody else gets these records. `expire` ends acquisition
-locks, and `deadline_ms` says when. The caller passes the present time.
+The modules `acquire`, `acknowledge` and `release` change states. A change that must become durable is a `Change`: the
+caller persists its rows, and then calls `complete`. Until then nobody else gets these records. `deadline_ms` says when
+the next acquisition lock ends. The caller passes the present time.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class SharePartition:
             self.gap = Gap(gap_start, self.end_offset)
         self.move_start()
         limit = self.settings.max_deliveries
-        return [DeadLetter(row_of(run), run.deliveries < limit) for run in self._runs() if run.state == ARCHIVING]
+        return [DeadLetter(row_of(run), run.deliveries < limit) for run in self.runs() if run.state == ARCHIVING]
 
     # ---- the batches in memory
 
@@ -142,7 +142,8 @@ class SharePartition:
 
     # ---- what is where
 
-    def _runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[Run]:
+        """The runs of all batches, in the order of their offsets."""
         for batch in self.batches:
             yield from batch.runs
 
@@ -195,7 +196,7 @@ class SharePartition:
         """How many records in flight are acknowledged or archived (Kafka: deliveryCompleteCount, KIP-1226)."""
         return sum(
             run.last - max(run.first, self.start_offset) + 1
-            for run in self._runs()
+            for run in self.runs()
             if run.state in TERMINAL and run.last >= self.start_offset
         )
 
@@ -225,7 +226,7 @@ class SharePartition:
 
     def deadline_ms(self) -> int | None:
         """The time at which the next acquisition lock ends; None without a lock."""
-        ends = [run.lock_until_ms for run in self._runs() if run.state == ACQUIRED and run.lock_until_ms is not None]
+        ends = [run.lock_until_ms for run in self.runs() if run.state == ACQUIRED and run.lock_until_ms is not None]
         return min(ends, default=None)
 
     # ---- changes that must become durable
@@ -278,64 +279,11 @@ class SharePartition:
                 batch.merge()
         return (is_durable or not change.may_fail) and self.move_start(), letters
 
-    def release(self, member: str, until_ms: int) -> Change | None:
-        """Give back the records of a member whose share session has ended. None means that the member has none.
-
-        Records with a lock that ends after `until_ms` stay: the member has acquired them in a new session.
-        """
-        number, runs = self.begin(), []
-        for batch in self.batches:
-            if any(_is_held(run, member, until_ms) for run in batch.runs):
-                self.divide_at_start(batch)
-            for run in batch.runs:
-                if _is_held(run, member, until_ms):
-                    self.change(run, self.release_event(run), number)
-                    runs.append(run)
-        return self.changed(number, runs) if runs else None
-
-    def overdue(self, now_ms: int) -> Iterator[tuple[int, int, str]]:
-        """The records whose locks have ended: first offset, last offset and member."""
-        for run in self._runs():
-            if run.state == ACQUIRED and _has_ended(run, now_ms):
-                yield run.first, run.last, run.member
-
-    def expire(self, now_ms: int) -> Change | None:
-        """Give back the records whose locks have ended. None means that no lock has ended.
-
-        The records are available at once, so `complete` has nothing to take back. As on Kafka, an acknowledgement that
-        is not durable yet is decided by its own `complete`.
-        """
-        number = self.begin()
-        rows = []
-        for batch in self.batches:
-            if any(run.state == ACQUIRED and _has_ended(run, now_ms) for run in batch.runs):
-                self.divide_at_start(batch)
-            for run in batch.runs:
-                if run.state != ACQUIRED or not _has_ended(run, now_ms):
-                    continue
-                run.after(self.release_event(run))
-                run.member, run.lock_until_ms = NO_MEMBER, None
-                run.change = number if run.state == ARCHIVING else NO_CHANGE
-                self.looks_back = self.looks_back or run.state == AVAILABLE
-                rows.append(run)
-        return self.changed(number, rows, may_fail=False) if rows else None
-
     def divide_at_start(self, batch: Batch) -> None:
         """Divide a batch that has begun before the start offset."""
         if batch.first < self.start_offset <= batch.last:
             batch.is_divided = True
             batch.within(self.start_offset, batch.last)
-
-    def letters_are_queued(self, rows: Iterable[Row]) -> Change:
-        """Archive records that the dead-letter queue has, or cannot take."""
-        runs = []
-        for row in rows:
-            for batch in self.overlapping(row.first, row.last):
-                for run in batch.within(row.first, row.last):
-                    if run.state == ARCHIVING:
-                        run.archive()
-                        runs.append(run)
-        return self.changed(self.begin(), runs, may_fail=False)
 
     # ---- the start offset
 
@@ -423,21 +371,8 @@ def row_of(run: Run) -> Row:
     return Row(run.first, run.last, run.state, run.deliveries)
 
 
-def _is_held(run: Run, member: str, until_ms: int) -> bool:
-    return (
-        run.state == ACQUIRED
-        and run.member == member
-        and run.lock_until_ms is not None
-        and run.lock_until_ms <= until_ms
-    )
-
-
-def _has_ended(run: Run, now_ms: int) -> bool:
-    return run.lock_until_ms is not None and run.lock_until_ms <= now_ms
-
-
 def _settle(run: Run, now_ms: int, *, is_durable: bool) -> None:
-    before, has_ended = run.before, _has_ended(run, now_ms)
+    before, has_ended = run.before, run.lock_has_ended(now_ms)
     run.before, run.change = None, NO_CHANGE
     if is_durable or run.is_final or before is None:
         run.lock_until_ms, run.is_final = None, False

@@ -30,6 +30,7 @@ from muster.coordinator.share.acknowledge import Acknowledgement, Refusal, ackno
 from muster.coordinator.share.acquire import Wish, acquire, take_out_aborted
 from muster.coordinator.share.in_flight import AVAILABLE, Acquired, Row, Span
 from muster.coordinator.share.partition import Change, DeadLetter, SharePartition
+from muster.coordinator.share.release import archive_letters, expire, overdue, release
 from muster.coordinator.share_state.persister import (
     UNKNOWN,
     LoadedState,
@@ -233,7 +234,7 @@ class LedSharePartition:
 
     def releasing(self, member: str, ended_ms: int) -> Job[None]:
         """Make the records of a member available again, whose share session ended at `ended_ms`."""
-        change = self.core.release(member, ended_ms + self.core.settings.lock_ms)
+        change = release(self.core, member, ended_ms + self.core.settings.lock_ms)
         if change is not None:
             yield from self._persisting(change, Ending(SESSION_ENDED, member))
 
@@ -244,8 +245,8 @@ class LedSharePartition:
 
     def _expiring(self) -> Job[None]:
         now_ms = self._machine.clock.now().mono_ms
-        holders = [Held(*one) for one in self.core.overdue(now_ms)]
-        change = self.core.expire(now_ms)
+        holders = [Held(*one) for one in overdue(self.core, now_ms)]
+        change = expire(self.core, now_ms)
         if change is not None:
             yield from self._persisting(change, Ending(LOCK_OVER, holders=holders))
             self.wake()
@@ -367,7 +368,7 @@ class LedSharePartition:
         for cause, is_queued in ((DEAD_LETTER, True), (LETTER_LOST, False)):
             rows = [row for row, was_queued in letters if was_queued == is_queued]
             if rows and not self.is_closed:
-                yield from self._persisting(self.core.letters_are_queued(rows), Ending(cause))
+                yield from self._persisting(archive_letters(self.core, rows), Ending(cause))
 
     # ---- those who wait
 

@@ -19,6 +19,7 @@ from muster.coordinator.share.figures import rows_of
 from muster.coordinator.share.in_flight import ACQUIRED, ARCHIVED, ARCHIVING, Row, Span
 from muster.coordinator.share.packed import Packed
 from muster.coordinator.share.partition import MANY_RUNS, Change, DeadLetter, Settings, SharePartition
+from muster.coordinator.share.release import archive_letters, expire, release
 from tests.coordinator.share.naive import Naive
 
 LOCK_MS = 30
@@ -64,7 +65,7 @@ class Model(RuleBasedStateMachine):
             self._expire()
 
     def _expire(self) -> None:
-        change = self.partition.expire(self.now_ms)
+        change = expire(self.partition, self.now_ms)
         self.naive.expire(self.now_ms)
         assert change is not None
         self.pending.append((change, self.naive.changes))
@@ -121,7 +122,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from(MEMBERS))
     def release(self, member: str) -> None:
-        change = self.partition.release(member, self.now_ms + LOCK_MS)
+        change = release(self.partition, member, self.now_ms + LOCK_MS)
         self.naive.release(member)
         if change is not None:
             self.pending.append((change, self.naive.changes))
@@ -144,7 +145,7 @@ class Model(RuleBasedStateMachine):
     @rule()
     def queue(self) -> None:
         letter = self.letters.pop(0)
-        change = self.partition.letters_are_queued([letter.row])
+        change = archive_letters(self.partition, [letter.row])
         self.naive.queued(letter.row.first, letter.row.last)
         self.pending.append((change, self.naive.changes))
 
@@ -202,7 +203,7 @@ def test_a_partition_that_nobody_uses_is_packed() -> None:
     partition.complete(change, 0, is_durable=True)
     assert partition.start_offset == 0
     assert partition.done_count == 999
-    partition.expire(LOCK_MS)
+    expire(partition, LOCK_MS)
     assert not any(run.lock_until_ms for batch in partition.batches for run in batch.runs if run.state == ACQUIRED)
 
 
@@ -236,7 +237,7 @@ def test_a_refused_request_that_names_a_record_twice_changes_nothing() -> None:
     acquire(partition, Wish("a", 100, 100, False), [Span(0, 2)], 0, 0)
     answer = acknowledge(partition, "a", [Acknowledgement(0, 1, [1]), Acknowledgement(1, 2, [1])], 0)
     assert isinstance(answer, Refusal)
-    change = partition.release("a", LOCK_MS)
+    change = release(partition, "a", LOCK_MS)
     assert change is not None
     assert change.rows == [Row(0, 2, 0, 1)]
 
@@ -245,10 +246,10 @@ def test_the_end_of_a_session_leaves_what_the_next_session_has_acquired() -> Non
     partition = SharePartition(Settings(2_000, 5, LOCK_MS, True, False))
     acquire(partition, Wish("a", 5, 1, False), [Span(0, 4)], 0, 10)
     acquire(partition, Wish("a", 5, 1, False), [Span(5, 9)], 5, 11)
-    change = partition.release("a", 10 + LOCK_MS)
+    change = release(partition, "a", 10 + LOCK_MS)
     assert change is not None
     assert change.rows == [Row(0, 4, 0, 1)]
-    assert partition.release("a", 10 + LOCK_MS) is None
+    assert release(partition, "a", 10 + LOCK_MS) is None
 
 
 def test_a_persisted_partition_goes_on_with_its_gaps() -> None:
