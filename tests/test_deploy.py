@@ -93,7 +93,7 @@ def test_the_compose_file_and_the_manifests_start_a_server() -> None:
         config = load(environment={name: value.replace("$(POD_IP)", "10.0.0.7") for name, value in given.items()})
         assert {listener.port for listener in config.listeners} <= {9092, 19092}
         assert config.value("muster.http.listener") == "http://0.0.0.0:9404"
-        assert config.value("muster.http.token.file").startswith("/run/")  # type: ignore[union-attr]  # it has a value
+        assert config.value("muster.http.token.file").startswith("/run/")
         for words in re.findall(r"args: (\[.*\])", text):
             assert build_parser("serve").parse_args(["serve", *json.loads(words)]).cluster is not None
         assert "9404" in text

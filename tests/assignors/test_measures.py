@@ -123,4 +123,4 @@ def test_measures_do_not_depend_on_the_order_of_partitions(measure: object) -> N
             for member in reversed(list(assignment))
         }
 
-    assert measure(BEFORE, AFTER) == measure(turned(BEFORE), turned(AFTER))  # type: ignore[operator]  # both are functions
+    assert measure(BEFORE, AFTER) == measure(turned(BEFORE), turned(AFTER))

@@ -63,8 +63,8 @@ def test_assignments_are_complete_and_independent_of_member_order(strategy: str,
     assert_complete(members, topics, ASSIGNORS[strategy].assign(members, topics))
     after = settled(ASSIGNORS[strategy], members, topics)[0]
     shuffled, mixed = list(after), list(topics.items())
-    rng.shuffle(shuffled)  # type: ignore[attr-defined]  # a random.Random
-    rng.shuffle(mixed)  # type: ignore[attr-defined]  # a random.Random
+    rng.shuffle(shuffled)
+    rng.shuffle(mixed)
     assert same(ASSIGNORS[strategy].assign(shuffled, dict(mixed))) == same(ASSIGNORS[strategy].assign(after, topics))
 
 

@@ -272,7 +272,7 @@ def connections(node: Growing, sizes: Sequence[int]) -> None:
         links = node.links(size)
         for at in range(there, size):
             links[at].send(beat(f"group-{at:06}"))
-        assert node.scene.node.world.run(lambda links=links: all(link.answers for link in links), 600_000)  # type: ignore[misc]
+        assert node.scene.node.world.run(lambda links=links: all(link.answers for link in links), 600_000)  # type: ignore[misc]  # bound now
         there = size
         node.rest(10_000)
         again = beat("group-000001", epoch=links[1].answers[-1].member_epoch)

@@ -48,7 +48,7 @@ def test_a_leave_reason_cannot_forge_a_line_of_the_timeline(capsys: Capture, mon
                              "reason": 'bye\n12:03:07 rebalance 1 → 2"'}  # fmt: skip
     monkeypatch.setattr(Events, "__init__", lambda self, cluster: None)
     monkeypatch.setattr(Events, "upto_now", lambda self, group: iter([value]))
-    assert show_groups.history(None, "g", as_json=False, everything=True, last=None) == 0  # type: ignore[arg-type]  # nobody is asked
+    assert show_groups.history(None, "g", as_json=False, everything=True, last=None) == 0
     day, line = capsys.readouterr().out.splitlines()
     assert day.startswith("---")
     assert 'c\\n, h) left: "bye\\n12:03:07 rebalance' in line

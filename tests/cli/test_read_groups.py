@@ -124,7 +124,7 @@ ACTIVE, COPY = "the active task 0_0 (2 records behind)", "the standby task 0_2 (
 
 
 def described(name: str, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    found = find_group(Kafka(), name)  # type: ignore[arg-type]  # it stands in for a Cluster
+    found = find_group(Kafka(), name)
     assert found is not None
     show_groups.print_group(found, None)
     return [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -142,7 +142,7 @@ def test_members_of_a_streams_group_have_tasks(capsys: pytest.CaptureFixture[str
     assert " ".join(first) == "group app: Reconciling, 1 member (type streams, protocol type streams, epoch 4)"
     assert head[-2:] == ["TASKS", "TARGET"]
     assert row == ["m", "-", "c", "10.0.0.1", "streams", "3", "0:0-1", "0:0"]
-    found = find_group(Kafka(), "app")  # type: ignore[arg-type]
+    found = find_group(Kafka(), "app")
     assert found is not None
     assert found.subtopologies == [Subtopology("0", ["t"], ["app-s"])]
     assert [" ".join(one) for one in lines] == [
@@ -163,7 +163,7 @@ def _application(state: str, *parts: Subtopology) -> Description:
 
 def test_describe_names_the_topics_of_each_subtopology() -> None:
     found = _application("Stable", Subtopology("0", ["t"], []), Subtopology("1", ["app-counts-repartition"], ["app-s"]))
-    assert topology_lines(Kafka(), found) == [  # type: ignore[arg-type]
+    assert topology_lines(Kafka(), found) == [
         "subtopology 0 reads t",
         "subtopology 1 reads app-counts-repartition; changelogs: app-s",
     ]
@@ -179,25 +179,25 @@ def test_describe_names_the_topics_of_each_subtopology() -> None:
 )
 def test_describe_says_why_an_application_is_not_ready(reads: list[str], why: str) -> None:
     found = _application("NotReady", Subtopology("0", reads, []), Subtopology("1", ["t"], []))
-    assert topology_lines(Kafka(), found)[-1] == why  # type: ignore[arg-type]
+    assert topology_lines(Kafka(), found)[-1] == why
 
 
 def test_a_group_without_a_topology_has_no_lines() -> None:
-    assert topology_lines(Kafka(), _application("NotReady")._replace(subtopologies=None)) == []  # type: ignore[arg-type]
+    assert topology_lines(Kafka(), _application("NotReady")._replace(subtopologies=None)) == []
 
 
 def test_a_group_type_unknown_to_the_server_is_reported() -> None:
     with pytest.raises(RequestFailed, match="Group shared is not a classic group: muster groups list shows its type"):
-        find_group(Kafka(without=OLD), "shared")  # type: ignore[arg-type]
+        find_group(Kafka(without=OLD), "shared")
 
 
 def test_start_offsets_of_a_share_group_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert offsets(Kafka(), ["shared"], form="json") == 0  # type: ignore[arg-type]
+    assert offsets(Kafka(), ["shared"], form="json") == 0
     assert capsys.readouterr().out == (
         '{"group": "shared", "topic": "t", "partition": 0, "offset": 25, "end": null, "lag": 20, "metadata": "", '
         '"member": null}\n'
     )
-    assert offsets(Kafka(starts=False), ["shared"], form="text") == 1  # type: ignore[arg-type]
+    assert offsets(Kafka(starts=False), ["shared"], form="text") == 1
     assert capsys.readouterr().err == (
         "muster groups offsets: share group shared has no start offsets yet: its members have acknowledged nothing\n"
     )
@@ -219,12 +219,12 @@ def test_start_offsets_of_a_share_group_are_listed(capsys: pytest.CaptureFixture
 )
 def test_offsets_of_other_group_types_are_not_reset(name: str, sentence: str) -> None:
     with pytest.raises(RequestFailed) as said:
-        check_inactive(Kafka(), name, "reset")  # type: ignore[arg-type]
+        check_inactive(Kafka(), name, "reset")
     assert str(said.value).startswith(sentence)
     with pytest.raises(RequestFailed, match="only groups of consumers can be changed"):
-        find_consumer_group(Kafka(), name, "changed")  # type: ignore[arg-type]
+        find_consumer_group(Kafka(), name, "changed")
 
 
 def test_all_groups_covers_both_consumer_protocols_and_memberless_groups() -> None:
     """The command takes them as Kafka's tool does: groups of both protocols, and those that only commit."""
-    assert consumer_groups(Kafka()) == ["new", "old", "plain"]  # type: ignore[arg-type]
+    assert consumer_groups(Kafka()) == ["new", "old", "plain"]

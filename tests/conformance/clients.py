@@ -96,7 +96,7 @@ class Clients:
         def or_failed() -> bool:
             assert not self.failures, self.failures
             assert self._process.poll() is None, self.log_path.read_text()
-            return bool(condition())  # type: ignore[operator]  # a function without arguments
+            return bool(condition())
 
         eventually_sync(or_failed, what, 60)
 

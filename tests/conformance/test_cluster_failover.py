@@ -70,7 +70,7 @@ def play(folder: Path, url: str, faults: Sequence[Fault]) -> None:
 
         def on_delivery_report(error: object, message: object) -> None:
             if error is None:
-                acknowledged.append(int(message.value()))  # type: ignore[attr-defined]
+                acknowledged.append(int(message.value()))
 
         with ThreadPoolExecutor(1) as thread:
             committed = number = 0

@@ -58,7 +58,7 @@ def records_of(folder: Path) -> dict[str, dict[Where, list[Facts]]]:
                 assert record.key is not None
                 kind, key = OFFSETS.decode_key(bytes(record.key))
                 value = None if record.value is None else OFFSETS.decode_value(kind, bytes(record.value))
-                group = groups.setdefault(key.group, {})  # type: ignore[attr-defined]  # all keys here have one
+                group = groups.setdefault(key.group, {})
                 where = (key.topic, key.partition) if isinstance(key, OffsetCommitKey) else ()
                 group.setdefault(where, []).append(value and (value[0], facts(value[1])))
                 left = [key for key, said in group.items() if said[-1] is not None]

@@ -147,7 +147,7 @@ def test_a_join_through_a_repartition_topic_exactly_once(server: ServerProcess, 
         three.kill()
         wait(joined, "each order to be joined once by those that are left", one, two)
         three = start("join", "three", {**STREAMS, **EXACTLY_ONCE})
-        wait(lambda: settled(one, two, three), "the killed one to be back", one, two, three)  # noqa: B023
+        wait(lambda: settled(one, two, three), "the killed one to be back", one, two, three)  # noqa: B023  # it is called at once
     four = start("join", "four", {**STREAMS, **EXACTLY_ONCE})
     wait(lambda: settled(one, two, three, four), "a fourth to have tasks", one, two, three, four)
     orders.write(1_000)
@@ -325,7 +325,7 @@ def test_an_application_goes_from_classic_to_streams_and_back(server: ServerProc
     lines = Lines(server)
     for protocol in (CLASSIC, STREAMS, CLASSIC):
         one, two = (start("word-count", name, {**protocol, **EXACTLY_ONCE}) for name in ("one", "two"))
-        wait(lambda: shared(one, two), f"two instances to share the tasks: {protocol}", one, two)  # noqa: B023
+        wait(lambda: shared(one, two), f"two instances to share the tasks: {protocol}", one, two)  # noqa: B023  # it is called at once
         lines.write(500)
         wait(lambda: newest(server, "counts") == lines.written, "every word to be counted, once", one, two)
         one.close()
@@ -363,7 +363,7 @@ def placements(server: ServerProcess, workdir: Path) -> list[dict[str, tuple[lis
 
         for name, process in PROCESSES.items():
             running[name] = start("word-count", name, {**STREAMS, "process": process})
-            wait(lambda: settled(running), f"{len(running)} instances to share", *running.values())  # noqa: B023
+            wait(lambda: settled(running), f"{len(running)} instances to share", *running.values())  # noqa: B023  # it is called at once
             found.append({name: (sorted(one.tasks), sorted(one.standbys)) for name, one in running.items()})
     return found
 

@@ -56,7 +56,7 @@ def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Brokers]
 
 @pytest.fixture
 def start(brokers: Brokers, tmp_path: Path) -> Iterator[Start]:
-    yield from starting(brokers, tmp_path / "instances")  # type: ignore[arg-type]  # it has addresses
+    yield from starting(brokers, tmp_path / "instances")
 
 
 def asked(brokers: Brokers, ask: Callable[[KafkaClient], Any]) -> Any:
@@ -89,17 +89,17 @@ def test_the_coordinator_moves_while_an_application_counts(brokers: Brokers, sta
     for future in admin.create_topics([NewTopic(name, PARTITIONS) for name in ("lines", "counts")]).values():
         future.result(60)
     instances = tuple(start(GROUP, name, {**STREAMS, **EXACTLY_ONCE}) for name in ("one", "two"))
-    lines = Lines(brokers)  # type: ignore[arg-type]  # it has addresses
+    lines = Lines(brokers)
 
     def counted() -> bool:
-        return shared(*instances) and newest(brokers, "counts") == lines.written  # type: ignore[arg-type]
+        return shared(*instances) and newest(brokers, "counts") == lines.written
 
     wait(lambda: shared(*instances), "two instances to share the tasks", *instances)
     for number in range(MOVES):
         node = coordinator_of_the_group(brokers)
         lines.write(1_000)
         (brokers.kill_node if number % 2 else brokers.stop_node)(node)
-        wait(lambda: coordinator_of_the_group(brokers) not in (-1, node), "another coordinator", *instances)  # noqa: B023
+        wait(lambda: coordinator_of_the_group(brokers) not in (-1, node), "another coordinator", *instances)  # noqa: B023  # it is called at once
         lines.write(1_000)
         wait(counted, "every word to be counted, once", *instances)
         wait(lambda: state_of_the_group(brokers) == "Stable", "a stable group", *instances)

@@ -147,7 +147,7 @@ class TestLoopClock:
         for delay_ms in (0, 1, 2, 3, 7):
             rang: asyncio.Future[int] = loop.create_future()
             due = clock.now().mono_ms + delay_ms
-            clock.call_at(due, lambda rang=rang: rang.set_result(clock.now().mono_ms))  # type: ignore[misc]
+            clock.call_at(due, lambda rang=rang: rang.set_result(clock.now().mono_ms))
             assert await rang >= due
 
     async def test_a_cancelled_timer_does_not_fire(self) -> None:

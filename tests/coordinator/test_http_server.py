@@ -141,7 +141,7 @@ async def test_an_http_client_that_sends_or_reads_nothing_is_closed(
     await until(lambda: server.clients == 0)
     asked.data = bytes(HUGE)
     deaf = await client_of(server)
-    deaf.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a transport of a socket
+    deaf.writer.transport.pause_reading()
     deaf.send("GET /")
     await until(lambda: bool(asked.requests))
     assert server.clients == 1

@@ -257,13 +257,13 @@ class TestBadClients:
 
     async def test_a_client_that_never_reads_delays_only_itself(self, muster_server: Server) -> None:
         async with connected(muster_server) as deaf, connected(muster_server) as good:
-            deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            deaf.reader._transport.pause_reading()
             request = DescribeGroupsRequest(["g" * 1_000] * 30)
             asked = [deaf.send(request, 0) for _ in range(1_000)]
             limits: Any = muster_server.nodes[0].limits
             await until(lambda: any(connection.core.waits_for & PEER for connection in limits.connections))
             assert (await good.ask(HeartbeatRequest("g", 1, "m"))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-            deaf.reader._transport.resume_reading()  # type: ignore[attr-defined]
+            deaf.reader._transport.resume_reading()
             for one in asked:
                 assert len((await deaf.receive(one)).groups) == 30
 
@@ -302,7 +302,7 @@ class TestStop:
             assert (await second.receive(parked)).error_code == ErrorCode.NOT_COORDINATOR
             assert await first.closed()
             assert await second.closed()
-            server.stop = _stopped  # type: ignore[method-assign]
+            server.stop = _stopped
 
     async def test_a_stopping_server_accepts_no_connections(self) -> None:
         async with running() as server:
@@ -313,7 +313,7 @@ class TestStop:
     async def test_a_client_that_reads_nothing_does_not_delay_the_stop(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("muster.coordinator.server.nodes.running_node.CLOSE_MS", 20)
         async with running() as server, connected(server) as deaf:
-            deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            deaf.reader._transport.pause_reading()
             request = DescribeGroupsRequest(["g" * 1_000] * 30)
             for _ in range(1_000):
                 deaf.send(request, 0)
@@ -321,7 +321,7 @@ class TestStop:
             await until(lambda: any(connection.core.waits_for & PEER for connection in limits.connections))
             await server.stop()
             assert len(limits) == 0
-            server.stop = _stopped  # type: ignore[method-assign]
+            server.stop = _stopped
             deaf.writer.transport.abort()
 
 

@@ -357,7 +357,7 @@ class Story:
 
     async def _is_loaded(self, node: int) -> bool:
         asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self.group, topics=None)])
-        return (await self.ask(node, asked, 9)).groups[0].error_code == 0  # type: ignore[no-any-return]
+        return (await self.ask(node, asked, 9)).groups[0].error_code == 0
 
     async def a_coordinator_moves(self) -> None:
         self.tell("a coordinator moves")

@@ -73,7 +73,7 @@ async def check(server: Server, workers: dict[str, Progress]) -> None:
         core = server.cluster.nodes[leader].routing.shard(name).runtime.core
         assert core is not None
         offsets = core.state.offsets
-        kept = {index: offsets.get(name, name, index).offset for index in progress.committed}  # type: ignore[union-attr]
+        kept = {index: offsets.get(name, name, index).offset for index in progress.committed}
         assert kept == progress.committed, name
 
 

@@ -320,7 +320,7 @@ def kafka_python_member(
     """
 
     def work(member: ThreadMember) -> None:
-        class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # not typed
+        class Listener(kafka.ConsumerRebalanceListener):
             def on_partitions_revoked(self, revoked: Any) -> None:
                 member.hear("revoked", revoked)
 

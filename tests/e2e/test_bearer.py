@@ -89,7 +89,7 @@ class AioTokens(AbstractTokenProvider):
         return self._bearer.token()
 
 
-class PythonTokens(kafka.net.sasl.oauth.AbstractTokenProvider):  # type: ignore[misc]
+class PythonTokens(kafka.net.sasl.oauth.AbstractTokenProvider):
     """The tokens of a kafka-python client."""
 
     def __init__(self, bearer: Bearer, **_: object) -> None:
@@ -191,7 +191,7 @@ class TokenEndpoint(http.server.BaseHTTPRequestHandler):
         """Answer one request."""
         self.rfile.read(int(self.headers["Content-Length"]))
         is_good = self.headers["Authorization"] == "Basic " + base64.b64encode(b"me:secret").decode()
-        body = json.dumps({"access_token": self.server.token(), "expires_in": 60, "token_type": "Bearer"})  # type: ignore[attr-defined]
+        body = json.dumps({"access_token": self.server.token(), "expires_in": 60, "token_type": "Bearer"})
         self.send_response(200 if is_good else 401)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
@@ -205,7 +205,7 @@ class TokenEndpoint(http.server.BaseHTTPRequestHandler):
 def endpoint(bearer: Bearer) -> Iterator[str]:
     """The URL of the endpoint."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), TokenEndpoint)
-    server.token = bearer.token  # type: ignore[attr-defined]
+    server.token = bearer.token
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/token"

@@ -125,7 +125,7 @@ class Load:
 
         def delivered(error: object, message: object) -> None:
             assert error is None
-            self.acked.add(message.value())  # type: ignore[attr-defined]
+            self.acked.add(message.value())
 
         while self.sent < end:
             self.producer.produce("orders", b"%d" % self.sent, on_delivery=delivered, partition=self.sent % PARTITIONS)

@@ -21,7 +21,7 @@ from tests.support.consumers import stopped
 from tests.support.servers import REPOSITORY
 
 
-class _Tell(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is not typed
+class _Tell(ConsumerRebalanceListener):
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         pass
 

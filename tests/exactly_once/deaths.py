@@ -70,7 +70,7 @@ def arm(death: Death) -> None:
     def dying_pwrite_parts(self: DiskFile, parts: Sequence[Buffer], position: int) -> None:
         dying_pwrite(self, b"".join(parts), position)
 
-    DiskFile.pwrite, DiskFile.pwrite_parts = dying_pwrite, dying_pwrite_parts  # type: ignore[method-assign]
+    DiskFile.pwrite, DiskFile.pwrite_parts = dying_pwrite, dying_pwrite_parts
     assert pwrite_parts
 
 

@@ -168,4 +168,4 @@ class Container:
         line = self._orders.readline()
         assert line, "the container has ended:\n" + "\n".join(self.log)
         answer = json.loads(line)
-        return answer if isinstance(answer, list) else (0, "")  # type: ignore[return-value]
+        return answer if isinstance(answer, list) else (0, "")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are there
+from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,

@@ -109,7 +109,7 @@ class Process:
             if not self.assigned:
                 continue
             with suppress(KafkaError):
-                await self._consumer.commit(dict.fromkeys(self.assigned, 0))  # type: ignore[union-attr]  # it runs
+                await self._consumer.commit(dict.fromkeys(self.assigned, 0))
 
     async def stop(self) -> None:
         """End it in order."""

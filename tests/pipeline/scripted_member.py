@@ -133,7 +133,7 @@ class Confluent:
         self._consumer.close()
 
 
-class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+class KafkaPython(AsyncConsumerRebalanceListener):
     """A consumer of kafka-python."""
 
     ASSIGNORS: Final = {

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # they are there
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.pipeline.scripted_epochs import client_ids, epochs_truth
 from tests.pipeline.scripted_member import CLIENTS, Settings

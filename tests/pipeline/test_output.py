@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from muster.pipeline.output import remove, write_pages, write_table, write_text
 from muster.pipeline.texts import write_text_table

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql import functions as F
 
 from muster.pipeline.frames import spark as module
 from muster.pipeline.frames.spark import planned_once

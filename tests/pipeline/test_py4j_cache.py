@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql import functions as F
 
 from muster.pipeline.session import CLASSES, cache_classes
 

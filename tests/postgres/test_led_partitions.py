@@ -77,7 +77,7 @@ async def test_logs_that_come_in_the_same_moment_share_a_write() -> None:
         passed.append(session)
         return True
 
-    barrier.passed = passes  # type: ignore[method-assign]
+    barrier.passed = passes
     writer: Any = SimpleNamespace(has_ended=False, barrier=barrier, pending=SimpleNamespace(lead=lambda *_: None))
     clock = LoopClock(asyncio.get_running_loop())
 
@@ -98,7 +98,7 @@ async def test_logs_that_come_in_the_same_moment_share_a_write() -> None:
         copying -= 1
         return found
 
-    held._fetch_log = counting  # type: ignore[method-assign]
+    held._fetch_log = counting
     held.check()
     await until(lambda: len(arrived) == count)
     await held.stop()
@@ -145,7 +145,7 @@ async def test_large_logs_do_not_delay_others() -> None:
     )
     writer: Any = SimpleNamespace(has_ended=False, barrier=passing())
     clock, loop_clock = ManualClock(), LoopClock(asyncio.get_running_loop())
-    clock.call_soon = loop_clock.call_soon  # type: ignore[method-assign]
+    clock.call_soon = loop_clock.call_soon
     store: Any = Endless()
     storage: Any = Forgetful()
 

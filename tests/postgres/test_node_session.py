@@ -44,7 +44,7 @@ def store() -> TableStore:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Run as many iterations of the event loop as needed."""
-    while not holds():  # noqa: ASYNC110 - no event reports what is checked here
+    while not holds():  # noqa: ASYNC110  # no event reports what is checked here
         await asyncio.sleep(0)
 
 

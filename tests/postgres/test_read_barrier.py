@@ -202,7 +202,7 @@ class _Topics:
 async def _metadata_log(store: EndingStore, monkeypatch: pytest.MonkeyPatch) -> tuple[SharedMetadataLog, _Topics]:
     shared_log = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "mine", await _barrier(store))
     topics = _Topics()
-    shared_log.topics, shared_log.job_queue = topics, None  # type: ignore[assignment]
+    shared_log.topics, shared_log.job_queue = topics, None
     monkeypatch.setattr(shared_metadata_log, "AGAIN_MS", 1)
 
     async def to_its_end(_: object, job: Any) -> Any:

@@ -33,7 +33,7 @@ async def test_a_fault_reaches_the_caller_of_a_metadata_write(monkeypatch: pytes
     job = shared_log.writing(first_records(None))
     later = next(job)
     assert isinstance(later, PendingResult)
-    while not later.is_there:  # noqa: ASYNC110 - nothing reports it
+    while not later.is_there:  # noqa: ASYNC110  # nothing reports it
         await asyncio.sleep(0)
     with pytest.raises(ApiError, match="it is broken"):
         job.send(later.value)
@@ -56,7 +56,7 @@ async def test_changes_of_other_nodes_are_known_before_a_request_is_handled(
     job = shared_log.catching_up()
     later = next(job)
     assert isinstance(later, PendingResult)
-    while not later.is_there:  # noqa: ASYNC110 - nothing reports it
+    while not later.is_there:  # noqa: ASYNC110  # nothing reports it
         await asyncio.sleep(0)
     with pytest.raises(StopIteration):
         job.send(later.value)  # the caller continues in any case: a failed write is reported

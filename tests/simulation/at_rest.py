@@ -114,7 +114,7 @@ def written(records: list[Record]) -> tuple[dict[str, GroupMetadataValue], dict[
             partitions = offsets.setdefault(key.group, {})
             partitions.pop(key.partition, None)
             if value is not None:
-                partitions[key.partition] = value.offset  # type: ignore[attr-defined]  # an OffsetCommitValue
+                partitions[key.partition] = value.offset
     return {name: value for name, value in values.items() if value is not None}, offsets
 
 

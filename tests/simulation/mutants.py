@@ -49,7 +49,7 @@ def anybody_assigns(patch: pytest.MonkeyPatch) -> None:
         if known and group.leader_id == request.member_id:
             group.leader_id = leader
 
-    patch.setitem(core.MEMBER_REQUESTS[rebalance.SyncGroupRequest], _Group, first)  # type: ignore[arg-type]  # a dict
+    patch.setitem(core.MEMBER_REQUESTS[rebalance.SyncGroupRequest], _Group, first)
 
 
 def the_same_share_for_all(patch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def heartbeats_keep_quiet(patch: pytest.MonkeyPatch) -> None:
 
 def _heartbeats_ignore(patch: pytest.MonkeyPatch, error: int) -> None:
     for kind, answer in core.HEARTBEATS.items():
-        patch.setitem(core.HEARTBEATS, kind, partial(_lenient, answer, error))  # type: ignore[arg-type]  # a dict
+        patch.setitem(core.HEARTBEATS, kind, partial(_lenient, answer, error))
 
 
 def _lenient(answer: Any, error: int, *of: Any) -> Any:
@@ -204,7 +204,7 @@ def assignments_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
 
 
 def _deadlines_are_missed(patch: pytest.MonkeyPatch, kind: str) -> None:
-    patch.setitem(core.DEADLINES, kind, lambda step, group, deadline: None)  # type: ignore[arg-type]  # a dict
+    patch.setitem(core.DEADLINES, kind, lambda step, group, deadline: None)
 
 
 def sessions_never_end(patch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ def the_replaced_request_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def resigning_forgets(patch: pytest.MonkeyPatch) -> None:
     """No parked request is answered when the core is given up."""
-    patch.setitem(core.UNLOADED, _Group, lambda group, error: [])  # type: ignore[arg-type]  # a dict
+    patch.setitem(core.UNLOADED, _Group, lambda group, error: [])
 
 
 def unused_ids_are_kept(patch: pytest.MonkeyPatch) -> None:

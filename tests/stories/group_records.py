@@ -162,7 +162,7 @@ async def play(host: str, port: int, story: Story, topic_ids: dict[str, uuid.UUI
             drawn[number] = as_uuid(reply.body["MemberId"])
         tell(reply)
 
-    driver.on_reply = on_reply  # type: ignore[method-assign]
+    driver.on_reply = on_reply
     tail = suffix.replace("~", "-")
     own = {name + tail: count for name, count in story.own_topics.items() if count}
     if own:

@@ -140,7 +140,7 @@ class VirtualDriver:
         counts = {**story.topics, **{name + tail: count for name, count in story.own_topics.items() if count}}
         named = {name: TopicImage(name, self.new_topic_id(name), count) for name, count in counts.items()}
         self.topics = topics or TopicsImage(named, 1)
-        self.core = GroupCore(settings_of(story), self.topics, helpers=helpers(AtOnce(), self._tell))  # type: ignore[arg-type]  # in place of Slices
+        self.core = GroupCore(settings_of(story), self.topics, helpers=helpers(AtOnce(), self._tell))
         self.core.loaded(self.now)
         self.transactions = TransactionsBeside(self._end, lambda: self.now)
         self.log: list[list[Record] | TransactionalBatch | EndTransaction] = []
@@ -418,12 +418,12 @@ class VirtualDriver:
                 topic.name, ids = topic.name if known is None else known.name, (topic.topic_id,)
             count = 0 if known is None else known.partitions
             bad = [one for one in topic.partitions if not 0 <= one.partition_index < count]
-            topic.partitions = [one for one in topic.partitions if one not in bad]  # type: ignore[assignment]  # of its own type
+            topic.partitions = [one for one in topic.partitions if one not in bad]
             if bad:
                 code = code if known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 rows = [new_row(one.partition_index, code) for one in bad]
                 refused.append(new_topic(topic.name, *ids, partitions=rows))
-        request.topics = [topic for topic in request.topics if topic.partitions]  # type: ignore[assignment]  # of its own type
+        request.topics = [topic for topic in request.topics if topic.partitions]
         if refused and not request.topics and not isinstance(request, OffsetDeleteRequest):
             respond(new_response(topics=refused))
             return None

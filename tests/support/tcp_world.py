@@ -64,7 +64,7 @@ class TcpWorld:
                 client.writer.transport.abort()
         try:
             actor.take(turn, response)
-        except Exception as error:  # noqa: BLE001 - whatever a script raises, its owner is to know
+        except Exception as error:  # noqa: BLE001  # whatever a script raises, its owner is to know
             self.failures.append(error)
 
     async def connect(self, actor: Actor) -> None:

@@ -240,7 +240,7 @@ class TestOnAServer:
                 fired += (some := fire())
                 return some
 
-            clock.fire = counting  # type: ignore[method-assign]
+            clock.fire = counting
             group_id = next(name for name in map(str, count()) if found.nodes.coordinator_of(name) == 1)
             await member(client, group_id=group_id)
             await found.groups.reset_offsets("other", 0, "orders")

@@ -139,7 +139,7 @@ async def test_the_only_node_can_be_paused_and_continued(until_dead: bool) -> No
             assert found.nodes.describe(1).state == "paused"
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(consumer.commit(), 0.1)
-            while until_dead and not found.server.topics.state.brokers[1].fenced:  # noqa: ASYNC110 - nothing reports it
+            while until_dead and not found.server.topics.state.brokers[1].fenced:  # noqa: ASYNC110  # nothing reports it
                 await asyncio.sleep(0.01)
             await found.nodes.resume(1)
             assert found.nodes.describe(1).state == "up"

@@ -102,7 +102,7 @@ async def test_locks_end_for_one_record_a_range_and_a_member() -> None:
             groups.expire_locks("g", topic="other")
         for wrong in ({"partition": 0}, {"topic": "t", "offset": 1}, {"topic": "t", "partition": 0, "last_offset": -1}):
             with pytest.raises(WrongValue):
-                groups.expire_locks("g", **wrong)  # type: ignore[arg-type]
+                groups.expire_locks("g", **wrong)
 
 
 async def test_a_record_is_delivered_again_where_kafka_would() -> None:

@@ -27,7 +27,7 @@ def report_by_a_child(ask: Callable[[], object]) -> Any:
     def run() -> None:
         try:
             child_pipe.send(ask())
-        except Exception as error:  # noqa: BLE001 - it is sent to the test
+        except Exception as error:  # noqa: BLE001  # it is sent to the test
             child_pipe.send(f"{type(error).__name__}: {error}")
 
     child = FORK.Process(target=run)

@@ -157,7 +157,7 @@ class Killing:
         return found
 
 
-class _Consumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is not typed
+class _Consumer(ConsumerRebalanceListener):
     """An aiokafka consumer that commits its partitions again and again."""
 
     def __init__(self, bootstrap: str, ledger: Ledger, name: str, on_ack: Callable[[], None]) -> None:

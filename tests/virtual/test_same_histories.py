@@ -42,7 +42,7 @@ class Process(VirtualProcess):
         super().__init__(VirtualLoop(world))
         self.reported = hashlib.sha256()
         self.threads = Threads(self)
-        self.listeners[PORT] = self  # type: ignore[assignment]
+        self.listeners[PORT] = self
 
     def accept(self, wire: Wire) -> None:
         wire.opened(Echo(self))

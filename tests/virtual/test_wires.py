@@ -49,7 +49,7 @@ class Now:
 
 def test_a_large_piece_is_read_in_several_iterations() -> None:
     now = Now()
-    wire: Any = Wire(now, None, 0, 9092)  # type: ignore[arg-type]
+    wire: Any = Wire(now, None, 0, 9092)
     now.turn()
     wire.send(b"x" * (2 * MAX_READ + 5))
     assert [now.turn() for _ in range(4)] == [[MAX_READ], [MAX_READ], [5], []]

@@ -66,10 +66,10 @@ def requests(probe: Probe) -> list[tuple[str, int, dict[str, object]]]:
         return [(probe.api, probe.version, forms.smallest(probe.api, probe.version))]
     made = forms.RICH_BODIES[probe.api](PLACE, probe.version)
     if not isinstance(made, Generator):
-        made = iter([Ask(made)])  # type: ignore[assignment]
+        made = iter([Ask(made)])
     found = []
     try:
-        step = next(made)  # type: ignore[arg-type]
+        step = next(made)
         while True:
             if step.api is None:
                 body = step.body
@@ -78,7 +78,7 @@ def requests(probe: Probe) -> list[tuple[str, int, dict[str, object]]]:
                 found.append((probe.api, probe.version, body))
             else:
                 found.append((step.api, codec.highest(step.api), step.body))
-            step = made.send(ANSWER) if isinstance(made, Generator) else next(made)  # type: ignore[call-overload]
+            step = made.send(ANSWER) if isinstance(made, Generator) else next(made)
     except StopIteration:
         return found
 
@@ -95,4 +95,4 @@ def test_no_probe_names_a_real_broker_or_asks_for_everything() -> None:
                 if api == "ElectLeaders":
                     assert body["TopicPartitions"] is not None
                 if api == "DeleteAcls":
-                    assert all(row["ResourceNameFilter"] for row in body["Filters"])  # type: ignore[attr-defined]
+                    assert all(row["ResourceNameFilter"] for row in body["Filters"])

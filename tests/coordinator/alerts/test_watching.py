@@ -131,7 +131,7 @@ async def test_what_happened_before_a_restart_is_read_from_the_history() -> None
         alerts = GroupAlerts(AlertSettings(), Webhooks([], lambda *_: None, ManualClock(), AtOnce))
         clock = ManualClock()
         alerts.watch(clock, lambda: server)
-        while not any(event["kind"] == "group_emptied" for event in await history(found, "g")):  # noqa: ASYNC110 - the history has no event
+        while not any(event["kind"] == "group_emptied" for event in await history(found, "g")):  # noqa: ASYNC110  # the history has no event
             await asyncio.sleep(0.01)
         (joined,) = (event for event in await history(found, "g") if event["kind"] == "member_joined")
         await to_its_end(server.job_queue, alerts.look(server))

@@ -24,7 +24,7 @@ def node() -> Node:
     """A node with a topic `t` and a group `g` that has committed an offset."""
     node = data_node()
     at_once(node.topics.ensuring("t"))
-    groups = make_group_node(node.topics, shards=1, clock=node.clock)  # type: ignore[arg-type]  # has an image
+    groups = make_group_node(node.topics, shards=1, clock=node.clock)
     node.routing = Routing(groups.routing.shards)
     node.cluster = groups.cluster
     serve_shares(node)

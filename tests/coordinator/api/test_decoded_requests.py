@@ -114,7 +114,7 @@ def test_few_of_many_large_requests_are_decoded_at_the_same_time(
         rows = [sum(len(getattr(topic, "partitions", "x")) for topic in one.topics) for one, _ in world.open]
         most = max(most, sum(rows))
         assert world.node.decoded_requests.bytes <= 16 << 20
-        world.answer(CreateTopicsResponse() if key == ApiKey.CREATE_TOPICS else None)  # type: ignore[arg-type]  # none is owed
+        world.answer(CreateTopicsResponse() if key == ApiKey.CREATE_TOPICS else None)
         rounds += 1
         assert rounds < 1_000
     assert ROWS < most <= 8 * ROWS
@@ -148,7 +148,7 @@ def test_waiting_large_requests_are_decoded_in_turn_by_client_address(monkeypatc
         connection.ask(ApiKey.DELETE_RECORDS, 2, deleting_records())
     order = []
     for _ in hosts:
-        world.answer(None)  # type: ignore[arg-type]  # none is owed
+        world.answer(None)
         world.work()
         (order_now,) = [i for i, one in enumerate(connections) if one.requests.current is not None
                         and not one.requests.is_reading]  # fmt: skip
@@ -163,7 +163,7 @@ def test_a_waiting_request_of_a_closed_connection_is_not_decoded(monkeypatch: py
         connection.ask(ApiKey.DELETE_RECORDS, 2, deleting_records())
     gone.requests.closed()
     gone.channel.close()
-    world.answer(None)  # type: ignore[arg-type]  # none is owed
+    world.answer(None)
     world.work()
     assert world.seen == 2
     assert stays.requests.current is not None
@@ -172,7 +172,7 @@ def test_a_waiting_request_of_a_closed_connection_is_not_decoded(monkeypatch: py
 def test_a_request_of_a_closed_connection_counts_until_nothing_refers_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     world = full(monkeypatch)
     gone = world.connect()
-    world.answer(None)  # type: ignore[arg-type]  # none is owed
+    world.answer(None)
     gone.ask(ApiKey.DELETE_RECORDS, 2, deleting_records())
     world.work()
     gone.requests.closed()
@@ -189,7 +189,7 @@ def test_a_request_of_a_closed_connection_counts_until_nothing_refers_to_it(monk
 def test_a_handler_that_ends_after_its_connection_releases_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     world = full(monkeypatch)
     gone = world.connect()
-    world.answer(None)  # type: ignore[arg-type]  # none is owed
+    world.answer(None)
     gone.ask(ApiKey.DELETE_RECORDS, 2, deleting_records())
     world.work()
     gone.requests.closed()

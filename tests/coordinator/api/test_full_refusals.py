@@ -208,7 +208,7 @@ async def test_refusals_of_a_resigning_coordinator_name_everything_that_was_aske
                 client = await open_clients.enter_async_context(connected(server))
                 before = parked()
                 asked.append((client, client.send(fitting(key, version, ids), version)))
-                await until(lambda before=before: parked() > before)  # type: ignore[misc]
+                await until(lambda before=before: parked() > before)
         for shard in shards:
             shard.runtime.resign()
         for client, sent in asked:

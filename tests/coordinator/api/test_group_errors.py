@@ -47,12 +47,12 @@ def body_of(api: str, version: int, group: str = "g") -> dict[str, Any]:
 def answer(node: Node, api: str, version: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """Ask with a frame; the body of the answer, as Kafka's definitions read it."""
     answers = Answers()
-    answers.answer = answers  # type: ignore[attr-defined]  # a sink of the dispatcher
+    answers.answer = answers
     frame = codec.encode_request(api, version, 9, "me", body or body_of(api, version))
-    requests = Dispatcher(node, NO_INTERCEPT).open(make_channel(), answers)  # type: ignore[arg-type]
+    requests = Dispatcher(node, NO_INTERCEPT).open(make_channel(), answers)
     at_once = requests.handle(frame, 0, len(frame))
     if at_once is not None:
-        answers(at_once)  # type: ignore[arg-type]  # a frame
+        answers(at_once)
     parts = answers.one()
     raw = parts if isinstance(parts, bytes) else b"".join(parts)
     correlation, values = codec.decode_response(api, version, raw[4:])

@@ -74,7 +74,7 @@ def submitted_to(node: Node) -> list[Any]:
         seen.append(command.request)
         submit(command)
 
-    shard.runtime.submit = note  # type: ignore[assignment]  # commands in no transaction
+    shard.runtime.submit = note
     return seen
 
 

@@ -54,7 +54,7 @@ class Side:
             at_once(topics.ensuring(name))
         add_topic(topics, "t", 3)
         add_topic(topics, "u", 1, cleanup_policy="compact", max_message_bytes="400")
-        shards = group_shards(topics, clock, GroupSettings(), ShardSettings(), lambda _: None)  # type: ignore[arg-type, return-value]  # nobody observes
+        shards = group_shards(topics, clock, GroupSettings(), ShardSettings(), lambda _: None)
         for shard in shards:
             for _ in shard.runtime.start():
                 pass

@@ -31,7 +31,7 @@ def node() -> Node:
 def rows(node: Node, request: Any) -> list[Any]:
     """The rows of the answer, which has one topic."""
     answers = send(node, request)
-    node.clock.advance(0)  # type: ignore[attr-defined]  # a ManualClock
+    node.clock.advance(0)
     (topic,) = answers.one().results
     assert topic.topic_id == topic_id(node, "t")
     return list(topic.partitions)

@@ -84,7 +84,7 @@ def test_no_step_does_more_work_for_more_refused_rows(
 ) -> None:
     request = request_of([f"no{i}" for i in range(ROWS // times)] * times)
     node = data_node()
-    job = handle.__wrapped__(node, make_context(0, 5), request)  # type: ignore[attr-defined]  # the job itself
+    job = handle.__wrapped__(node, make_context(0, 5), request)
     longest, answer = longest_step(job)
     assert longest < MAX_OF_A_STEP
     rows = getattr(answer, answered)

@@ -72,7 +72,7 @@ def state_of(server: Server, client: Client) -> str:
     """The state of the server's end of a client's connection."""
     port = client.writer.get_extra_info("sockname")[1]
     assert server.nodes[0].limits is not None
-    (state,) = [one.core.state for one in server.nodes[0].limits.connections if one.channel.peer.endswith(f":{port}")]  # type: ignore[attr-defined]
+    (state,) = [one.core.state for one in server.nodes[0].limits.connections if one.channel.peer.endswith(f":{port}")]
     return state
 
 
@@ -301,7 +301,7 @@ async def test_a_muted_connection_that_ends_leaves_nothing_behind() -> None:
         assert server.nodes[0].limits._muted
         (muted,) = server.nodes[0].limits._muted
         muted.close_idle()
-        await until(lambda: not server.nodes[0].limits._muted)  # type: ignore[union-attr]
+        await until(lambda: not server.nodes[0].limits._muted)
 
 
 async def test_connections_without_quotas_have_no_throttling_layer() -> None:
@@ -309,11 +309,11 @@ async def test_connections_without_quotas_have_no_throttling_layer() -> None:
         await client.ask(MetadataRequest([]))
         assert server.nodes[0].limits is not None
         (connection,) = server.nodes[0].limits.connections
-        assert not isinstance(connection._requests, ThrottledRequests)  # type: ignore[attr-defined]
+        assert not isinstance(connection._requests, ThrottledRequests)
         await limit(server, (("ip", None),), ("connection_creation_rate", 1000.0))
-        assert not isinstance(connection._requests, ThrottledRequests)  # type: ignore[attr-defined]
+        assert not isinstance(connection._requests, ThrottledRequests)
         await limit(server, CLIENT, ("producer_byte_rate", 1000.0))
-        assert isinstance(connection._requests, ThrottledRequests)  # type: ignore[attr-defined]
+        assert isinstance(connection._requests, ThrottledRequests)
         await asyncio.sleep(0)
 
 
@@ -336,10 +336,10 @@ async def test_quotas_set_after_an_expired_session_do_not_break_the_connection()
         await plain(client)
         assert server.nodes[0].limits is not None
         (connection,) = server.nodes[0].limits.connections
-        await until(lambda: isinstance(connection._requests, ReauthenticationTimer))  # type: ignore[attr-defined]
+        await until(lambda: isinstance(connection._requests, ReauthenticationTimer))
         record = ClientQuotaRecord([EntityData("user", "a")], "request_percentage", 1.0)
         at_once(server.topics.writing([record]))
-        session = connection._requests  # type: ignore[attr-defined]
+        session = connection._requests
         assert isinstance(session, ReauthenticationTimer)
         assert isinstance(session._requests, ThrottledRequests)
         assert (await plain(client)).error_code == 0

@@ -257,7 +257,7 @@ def test_an_abandoned_answer_lets_the_next_one_continue() -> None:
     for name, one in (("first", first), ("second", second), ("third", third)):
         one.set(40)
         assert not one.may_grow
-        one.when_it_may(lambda name=name: went.append(name))  # type: ignore[misc]
+        one.when_it_may(lambda name=name: went.append(name))
     clock.advance(PAUSE_MS)
     assert went == ["first"]
     assert first.may_grow

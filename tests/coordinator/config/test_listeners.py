@@ -63,7 +63,7 @@ def test_each_broker_has_only_the_given_advertised_listeners() -> None:
 @pytest.mark.parametrize("option", ["listen", "advertise"])
 def test_bad_addresses_are_refused(option: str, text: str) -> None:
     with pytest.raises(ConfigError, match=rf"^--{option} '"):
-        load(**{option: text})  # type: ignore[arg-type]  # which option it is differs
+        load(**{option: text})
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:9092", ":9092", "[::]:9092", "localhost:0"])

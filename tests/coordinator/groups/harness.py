@@ -63,7 +63,7 @@ class GroupHarness:
     def send(self, request: Message, client: str = "c") -> Any:
         """Send any request except JoinGroup."""
         self.asked += 1
-        command = Command(request, self.asked, Client(client, "/10.0.0.1"))  # type: ignore[arg-type]  # a number stands for the client
+        command = Command(request, self.asked, Client(client, "/10.0.0.1"))
         self.collect(self.core.handle(command, self.now, self.max_bytes))
         self.settle()
         return self.reply(self.asked)

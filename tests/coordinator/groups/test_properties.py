@@ -97,7 +97,7 @@ class History:
         if reply is not None and reply.member_id and reply.member_id not in self.ids:
             self.ids.append(reply.member_id)
         for group in self.harness.core.state.groups.values():
-            self.ids += [one for one in group.members if one not in self.ids]  # type: ignore[attr-defined]  # all classic
+            self.ids += [one for one in group.members if one not in self.ids]
 
     def reload(self) -> None:
         """The server dies and another takes its log: parked requests get no answer."""
@@ -138,7 +138,7 @@ class History:
                 parked = one.parked_join is not None or one.parked_sync is not None
                 assert parked or self.harness.now.mono_ms <= one.due_ms < 2**63 - 1
         self.check_prepared()
-        self.generations = {group_id: group.generation for group_id, group in state.groups.items()}  # type: ignore[attr-defined]  # all classic
+        self.generations = {group_id: group.generation for group_id, group in state.groups.items()}
         assert all(len(got) <= 1 for got in self.harness.replies.values())
         assert self.open() == self.waiting()
 
@@ -176,7 +176,7 @@ class History:
         state = self.harness.core.state
         tokens = {token for token, _ in state.abandoned.values()}
         for group in state.groups.values():
-            for one in group.members.values():  # type: ignore[attr-defined]  # all classic
+            for one in group.members.values():
                 tokens |= {token for token in (one.parked_join, one.parked_sync) if token is not None}
         return tokens
 

@@ -110,7 +110,7 @@ class CachingHarness(TracedHarness):
     def answer(self, response: Message, written: list[state.Record]) -> None:
         self.asked += 1
         self.used += 1
-        self.collect(Output([(self.asked, response)], written))  # type: ignore[list-item]  # a number stands for the client
+        self.collect(Output([(self.asked, response)], written))
 
 
 def remembered(core: GroupCore) -> list[object]:

@@ -249,6 +249,6 @@ def test_long_metadata_is_not_cached() -> None:
     # otherwise it would stay in memory long after its member
     before = schema._short_protocols.cache_info().currsize
     for number in range(5):
-        facts: MemberFacts = joined(("range", bytes(2_000) + bytes([number]))).facts["member"]  # type: ignore[assignment]
+        facts: MemberFacts = joined(("range", bytes(2_000) + bytes([number]))).facts["member"]
         assert schema.to_json(joined(*facts.protocols), 1_000)
     assert schema._short_protocols.cache_info().currsize == before

@@ -47,7 +47,7 @@ def drawing() -> Callable[[], bytes]:
 
 
 def manage(storage: Storage, *, sync: SharedSync | None = None, **settings: int) -> LogManager:
-    manager = LogManager(storage, LogSettings(**settings), sync=sync)  # type: ignore[arg-type]  # numbers only
+    manager = LogManager(storage, LogSettings(**settings), sync=sync)
     manager.open(cluster_id=None, node_id=1, draw_uuid=drawing())
     return manager
 
@@ -64,12 +64,12 @@ class PendingResult:
     def __init__(self) -> None:
         self.jobs: list[Callable[[], object]] = []
         self.outcomes: list[Callable[[], object]] = []
-        self.sync = SharedSync(self.outcomes.append, executor=self)  # type: ignore[arg-type]  # only submit is used
+        self.sync = SharedSync(self.outcomes.append, executor=self)
 
     def share(self, sync_all: Callable[[], object]) -> None:
         """Let `sync_all` sync everything from now on; `clock` says how long other syncs are waited for."""
         self.clock = ManualClock()
-        self.clock.call_soon = self.outcomes.append  # type: ignore[method-assign]  # turns go with those of `deliver`
+        self.clock.call_soon = self.outcomes.append
         self.sync.share(sync_all, self.clock)
 
     def begin(self) -> None:

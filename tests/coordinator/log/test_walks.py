@@ -42,7 +42,7 @@ def test_a_log_of_many_segments_is_cut_in_steps() -> None:
         most.append(last - first)
         return remove(first, last)
 
-    log._remove_segments = counted  # type: ignore[method-assign]
+    log._remove_segments = counted
     found = steps(enforcing_retention(manager.logs(), NOW + 100 * DAY_MS))
     assert len(log.segments) == 1
     assert log.start_offset == log.end_offset == count

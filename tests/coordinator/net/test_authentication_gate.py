@@ -94,7 +94,7 @@ class GateHarness:
         self.limits = Limits(NetSettings(), self.clock)
         shared = Shared(self.limits, 1_000_000, lambda _: self.channel, self.gate, lambda _: None)
         self.connection, self.transport = Connection(shared), Transport()
-        self.connection.connection_made(self.transport)  # type: ignore[arg-type]  # as much as is needed of one
+        self.connection.connection_made(self.transport)
         self.dispatcher = self.made[0]
 
     def gate(self, channel: Channel, connection: Connection) -> AuthenticationGate:

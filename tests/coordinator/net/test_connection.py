@@ -150,7 +150,7 @@ class ConnectionHarness:
         connection = Connection(shared)
         transport: Any = Transport()
         connection.connection_made(transport)
-        return connection, transport, made[0] if made else None  # type: ignore[return-value]
+        return connection, transport, made[0] if made else None
 
     def receive(self, *contents: bytes) -> None:
         self.connection.data_received(b"".join(map(frame, contents)))
@@ -254,7 +254,7 @@ class TestFrames:
 
     async def test_large_parts_are_not_joined_by_the_connection(self, harness: ConnectionHarness) -> None:
         given: list[Any] = []
-        harness.transport.writelines = lambda parts: given.extend(parts)  # type: ignore[method-assign]
+        harness.transport.writelines = lambda parts: given.extend(parts)
         harness.receive(b"parts and parts")
         assert isinstance(given[1], memoryview)
 
@@ -383,7 +383,7 @@ class TestOrder:
                 if following.parked is not None:
                     following.release()
 
-            echo.handle = then  # type: ignore[method-assign]
+            echo.handle = then
         chain[0][2].release()
         for _ in range(1_501):
             await turn()
@@ -599,7 +599,7 @@ class TestBackPressure:
     ) -> None:
         """Four connections with 100 requests each once blocked the event loop for 60 ms."""
         clock = TickingClock(lambda: sum(len(one.seen) for _, _, one in all_three))
-        harness.limits.share = Share(clock)  # type: ignore[arg-type]
+        harness.limits.share = Share(clock)
         all_three = [(harness.connection, harness.transport, harness.echo), harness.connect(), harness.connect()]
         requests = [b"%04d" % number for number in range(REQUESTS_AT_ONCE)]
         for connection, _, _ in all_three:

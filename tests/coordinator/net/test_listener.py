@@ -172,7 +172,7 @@ def on_asyncio() -> asyncio.AbstractEventLoop:
 
 
 def on_uvloop() -> asyncio.AbstractEventLoop:
-    return pytest.importorskip("uvloop").new_event_loop()  # type: ignore[no-any-return]
+    return pytest.importorskip("uvloop").new_event_loop()
 
 
 @pytest.mark.parametrize("loop", [on_asyncio, on_uvloop])

@@ -17,10 +17,10 @@ def test_rates_equal_those_of_kafkas_classes(case: dict[str, object]) -> None:
     number, size_ms, bound, uses, expected = (case[key] for key in ("number", "size_ms", "bound", "uses", "expected"))
     rate: Rate | None = None
     found = []
-    for now_ms, value in uses:  # type: ignore[attr-defined]  # of a file
-        rate = rate or Rate(Windows(number, size_ms), now_ms)  # type: ignore[arg-type]  # of a file
+    for now_ms, value in uses:
+        rate = rate or Rate(Windows(number, size_ms), now_ms)
         rate.record(value, now_ms)
-        found.append(rate.excess_ms(bound, now_ms))  # type: ignore[arg-type]  # of a file
+        found.append(rate.excess_ms(bound, now_ms))
     assert found == expected
 
 
@@ -29,10 +29,10 @@ def test_token_buckets_equal_those_of_kafkas_classes(case: dict[str, object]) ->
     number, size_ms, bound, uses, expected = (case[key] for key in ("number", "size_ms", "bound", "uses", "expected"))
     bucket: TokenBucket | None = None
     found = []
-    for now_ms, value in uses:  # type: ignore[attr-defined]  # of a file
-        bucket = bucket or TokenBucket(Windows(number, size_ms), now_ms)  # type: ignore[arg-type]  # of a file
-        bucket.record(value, bound, now_ms)  # type: ignore[arg-type]  # of a file
-        found.append(bucket.excess_ms(bound, now_ms))  # type: ignore[arg-type]  # of a file
+    for now_ms, value in uses:
+        bucket = bucket or TokenBucket(Windows(number, size_ms), now_ms)
+        bucket.record(value, bound, now_ms)
+        found.append(bucket.excess_ms(bound, now_ms))
     assert found == expected
 
 

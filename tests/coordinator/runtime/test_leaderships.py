@@ -46,7 +46,7 @@ def test_a_shard_is_active_while_its_node_leads_under_the_same_epoch() -> None:
 def test_the_shard_of_the_leader_is_found() -> None:
     leaders = [Leader(1, 0), Leader(2, 0), Leader(-1, 3)]
     shards = {1: ["1-0", "1-1", "1-2"], 2: ["2-0", "2-1", "2-2"]}
-    leader_shards = LeaderShards(lambda: leaders, {one: (lambda of=of: of) for one, of in shards.items()}, 1)  # type: ignore[misc]
+    leader_shards = LeaderShards(lambda: leaders, {one: (lambda of=of: of) for one, of in shards.items()}, 1)
     assert [leader_shards[0], leader_shards[1], leader_shards[2]] == list(leader_shards) == ["1-0", "2-1", "1-2"]
     shards[2].clear()
     assert list(leader_shards) == []

@@ -45,7 +45,7 @@ class TestCommands:
         assert added == seen == []
         assert not harness.shard.is_settled()
         held = Answers()
-        harness.shard.hold(held, Answer(1))  # type: ignore[arg-type]
+        harness.shard.hold(held, Answer(1))
         harness.later.settle()
         assert (added, seen, held) == ([(3, 0)], [(3, 0)], [(1, 0)])
         assert harness.shard.is_settled()
@@ -64,9 +64,9 @@ class TestCommands:
         assert harness.log.end_offset == 0
 
     def test_encoded_rows_are_appended_and_answered(self, harness: ShardHarness) -> None:
-        rows, size = harness.shard._codec.encode([("a", 3)])  # type: ignore[list-item]
+        rows, size = harness.shard._codec.encode([("a", 3)])
         answers = Answers()
-        harness.shard.append(rows, size, answers, Answer(3))  # type: ignore[arg-type]
+        harness.shard.append(rows, size, answers, Answer(3))
         assert answers == [(3, 0)]
         assert harness.load().core.sums == {"a": 3}
 
@@ -97,9 +97,9 @@ class TestCommands:
     def test_a_shard_that_resigns_during_an_answer_stops_its_work(self) -> None:
         harness = ShardHarness(linger_ms=-1).load()
         first, second = harness.ask(Add("a", 1)), Answers()
-        harness.shard.hold(lambda _: harness.shard.resign(), Answer(1))  # type: ignore[arg-type]
+        harness.shard.hold(lambda _: harness.shard.resign(), Answer(1))
         harness.ask(Add("a", 2), A)
-        harness.shard.hold(second, Answer(2))  # type: ignore[arg-type]
+        harness.shard.hold(second, Answer(2))
         harness.clock.advance(0)
         assert first == [(1, 0)]
         assert second == [(2, 0)]  # the change was decided, and is written before the shard resigns

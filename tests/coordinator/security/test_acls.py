@@ -155,11 +155,11 @@ class Watched(str):
 
     def __getitem__(self, key: object) -> str:
         Watched.looks += 1
-        return super().__getitem__(key)  # type: ignore[index]
+        return super().__getitem__(key)
 
     def startswith(self, *args: object) -> bool:
         Watched.looks += 1
-        return super().startswith(*args)  # type: ignore[arg-type]
+        return super().startswith(*args)
 
 
 def test_long_names_under_a_denied_prefix_are_checked_once_each() -> None:

@@ -169,7 +169,7 @@ def test_waiting_changes_are_refused_when_the_disk_fails_and_work_later() -> Non
     life.later.settle()
     assert [type(failure) for failure in failures] == [LogOffline]
     storage.fails_at = frozenset()
-    topics.clock.advance(1_000)  # type: ignore[attr-defined]  # a ManualClock
+    topics.clock.advance(1_000)
     life.later.settle()
     assert list(topics.image.by_name) == ["t"]
     topics.when_durable(failures.append)

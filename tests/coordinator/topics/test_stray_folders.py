@@ -61,7 +61,7 @@ def storage_of(topics: Topics, *, clean: bool = True) -> MemoryStorage:
 def start(storage: MemoryStorage, clock: ManualClock | None = None) -> tuple[Topics, Lines]:
     with capture_logs() as logged:
         topics = make_topics(storage, clock)
-    return topics, [line for line in logged if line["log_level"] != "info"]  # type: ignore[misc]  # they are dictionaries
+    return topics, [line for line in logged if line["log_level"] != "info"]
 
 
 def folders(storage: MemoryStorage, suffix: str = "-stray") -> list[str]:

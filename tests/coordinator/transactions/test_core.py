@@ -122,7 +122,7 @@ def test_a_resigned_core_has_no_deadlines() -> None:
 def test_a_request_that_the_core_does_not_handle_raises_an_error() -> None:
     core = TransactionCore(TransactionSettings(), lambda _: lambda _: None)
     with pytest.raises(TypeError):
-        core.handle(Command(HeartbeatRequest(), lambda _: None, Client("", "")), START)  # type: ignore[arg-type]
+        core.handle(Command(HeartbeatRequest(), lambda _: None, Client("", "")), START)
 
 
 def test_timeouts_are_checked_independently_of_expired_ids() -> None:

@@ -35,7 +35,7 @@ def test_describe_transactions_answers_as_kafka() -> None:
 
 
 def found(harness: TransactionHarness, *args: object, **kwargs: object) -> list[str]:
-    got = harness.list(*args, **kwargs)  # type: ignore[arg-type]
+    got = harness.list(*args, **kwargs)
     assert got.error_code == 0
     return [row.transactional_id for row in got.transaction_states]
 

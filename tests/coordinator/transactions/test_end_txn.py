@@ -171,7 +171,7 @@ def test_an_old_client_keeps_its_last_epoch() -> None:
 def test_end_txn_at_the_last_epoch_is_refused_without_a_spare_producer_id() -> None:
     harness = ended("Ongoing")
     harness.one().producer_epoch = FULL
-    harness.next_producer_id = lambda: -1  # type: ignore[method-assign]
+    harness.next_producer_id = lambda: -1
     assert harness.end((1_001, FULL)) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
     assert harness.one().state == "Ongoing"
 
@@ -199,7 +199,7 @@ def test_the_end_of_a_transaction_has_its_events() -> None:
         "host": "/10.0.0.1",
     }
     topics = ended_.facts.pop("topics")
-    assert {topic: sorted(ids) for topic, ids in topics.items()} == {"t": [0, 1], "__consumer_offsets": [7]}  # type: ignore[attr-defined]
+    assert {topic: sorted(ids) for topic, ids in topics.items()} == {"t": [0, 1], "__consumer_offsets": [7]}
     assert ended_.facts == {
         "cause": events.BY_CLIENT,
         "start_ms": start_ms,

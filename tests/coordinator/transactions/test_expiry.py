@@ -20,7 +20,7 @@ def test_an_unused_id_is_removed_with_a_tombstone() -> None:
     assert harness.core.transactional_id_count == 1
     harness.advance(HOUR_MS)
     assert harness.core.transactional_id_count == 0
-    assert (harness.records[-1].key.transactional_id, harness.records[-1].value) == ("x", None)  # type: ignore[attr-defined]
+    assert (harness.records[-1].key.transactional_id, harness.records[-1].value) == ("x", None)
     assert harness.events[-1].kind == events.EXPIRED
     assert harness.events[-1].facts == {"idle_ms": DAYS_7_MS, "state": "Empty"}
     assert harness.init() == (0, 1_002, 0)

@@ -131,7 +131,7 @@ def test_an_old_epoch_of_a_replaced_producer_id_is_fenced() -> None:
 
 def test_init_producer_id_is_refused_without_a_spare_producer_id() -> None:
     for harness in (TransactionHarness(), with_epoch(FULL), with_epoch(FULL, 1)):
-        harness.next_producer_id = lambda: -1  # type: ignore[method-assign]
+        harness.next_producer_id = lambda: -1
         assert harness.init() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
         assert harness.records == []
         assert harness.markers == {}

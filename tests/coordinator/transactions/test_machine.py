@@ -110,7 +110,7 @@ class Producers(RuleBasedStateMachine):
         if one is None or one.state in ENDING or one.producer_epoch >= FULL - 1:
             return
         # as if the id had used all epochs between: in the log and in the core
-        record = next(record for record in reversed(self.harness.records) if record.key.transactional_id == name)  # type: ignore[attr-defined]
+        record = next(record for record in reversed(self.harness.records) if record.key.transactional_id == name)
         assert isinstance(record.value, TransactionLogValue)
         record.value.producer_epoch = one.producer_epoch = FULL - 1
         one.last_producer_epoch = -1
@@ -142,7 +142,7 @@ class Producers(RuleBasedStateMachine):
     @invariant()
     def every_record_is_a_step_of_the_table(self) -> None:
         for record in self.harness.records[self.written :]:
-            name, value = record.key.transactional_id, record.value  # type: ignore[attr-defined]
+            name, value = record.key.transactional_id, record.value
             before = self.open_ones.get(name)
             if value is None:
                 assert before is not None

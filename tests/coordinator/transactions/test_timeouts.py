@@ -101,7 +101,7 @@ def test_a_two_phase_commit_transaction_never_times_out() -> None:
 def test_a_timeout_at_the_last_epoch_needs_a_spare_producer_id() -> None:
     harness = opened()
     harness.one().producer_epoch = 32_766
-    real, harness.next_producer_id = harness.next_producer_id, lambda: -1  # type: ignore[method-assign]
+    real, harness.next_producer_id = harness.next_producer_id, lambda: -1
     harness.core.state.timeouts.next_producer_id = lambda: -1
     harness.advance(EVERY_MS)
     assert harness.one().state == "Ongoing"

@@ -20,7 +20,7 @@ from tests.exactly_once.workers.common import Job, is_to_abort, say
 from tests.support.consumers import stopped
 
 
-class Worker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is not typed
+class Worker(ConsumerRebalanceListener):
     """One consumer, and a producer for each of its partitions."""
 
     def __init__(self, job: Job) -> None:

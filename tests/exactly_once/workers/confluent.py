@@ -108,7 +108,7 @@ class Worker:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                step()  # type: ignore[operator]
+                step()
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise

@@ -55,7 +55,7 @@ class Worker:
             reconnect_backoff_max_ms=200,
         )
 
-        class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # not typed
+        class Listener(kafka.ConsumerRebalanceListener):
             def on_partitions_revoked(self, revoked: Any) -> None:
                 pass
 

@@ -34,7 +34,7 @@ MOST_WORDS = 20
 
 def stall(partition: int, from_s: float, until_s: float | None, **more: object) -> Stall:
     until_ms = None if until_s is None else ms(until_s)
-    return Stall("orders", partition, ms(from_s), until_ms, 1_200, **more)  # type: ignore[arg-type]
+    return Stall("orders", partition, ms(from_s), until_ms, 1_200, **more)
 
 
 def looping() -> Group:
@@ -45,7 +45,7 @@ def looping() -> Group:
 
 
 def facts(group: Group, end_s: float = 3_500, **more: object) -> Facts:
-    return Facts(ms(end_s), ms(0), group.stays, group.rebalances, **more)  # type: ignore[arg-type]
+    return Facts(ms(end_s), ms(0), group.stays, group.rebalances, **more)
 
 
 EXAMPLES = {

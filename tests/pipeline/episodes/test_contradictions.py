@@ -34,7 +34,7 @@ def lost_and_back() -> tuple[Group, Facts]:
 
 def stopped(**more: object) -> Facts:
     group = Group("a", "b").leaves(100, "a", "b")
-    return Facts(ms(600), ms(0), group.stays, group.rebalances, **more)  # type: ignore[arg-type]
+    return Facts(ms(600), ms(0), group.stays, group.rebalances, **more)
 
 
 def gave_back() -> Facts:

@@ -77,7 +77,7 @@ def test_two_applications_with_different_topics_and_skipped_records_are_worth_a_
 def _verdict_of_facts(**more: object) -> verdict.Verdict:
     some = Group("a")
     known = {"stays": some.stays} | more
-    return verdict.verdict(some.episodes(), Facts(ms(6 * HOUR_S), **known))  # type: ignore[arg-type]
+    return verdict.verdict(some.episodes(), Facts(ms(6 * HOUR_S), **known))
 
 
 def test_current_trouble_is_named_before_past_trouble() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # it is there
+from confluent_kafka.admin import AclOperation
 
 from muster.cli import main
 from muster.cli.groups import explain

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from muster.pipeline.follow.buckets import bucket_column, bucket_of, xxhash64
 

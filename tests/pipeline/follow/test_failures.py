@@ -87,7 +87,7 @@ def test_a_busy_machine_may_start_pythons_processes_too_late_ten_times(monkeypat
     monkeypatch.setattr(run, "_AGAIN_S", (0,))
     reported: list[str] = []
     patient = Tried(10, batch=-1, once=True, text=run.LATE_WORKER)
-    patient._report_status = reported.append  # type: ignore[method-assign]
+    patient._report_status = reported.append
     patient._run()
     assert patient.tries == 11
     assert reported == [f"the machine is busy, once more in 0 s: {run.LATE_WORKER}"] * 10

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql import functions as F
 
 from muster.pipeline.follow import run
 from muster.pipeline.follow.manifest import Manifest, NotOurs, of_text

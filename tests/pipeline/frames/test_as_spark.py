@@ -204,7 +204,7 @@ def test_what_cannot_be_computed_is_an_error() -> None:
             (lambda: rows.join(rows, []), ValueError),
             (lambda: rows.crossJoin(rows.alias("two").select(F.col("k").alias("g"))).select("g"), KeyError),
             (lambda: rows.nothing_of_this_name, StopIteration),
-            (lambda: rows.first().nothing, AttributeError),  # type: ignore[union-attr]
+            (lambda: rows.first().nothing, AttributeError),
         ):
             with pytest.raises(error):
                 make()

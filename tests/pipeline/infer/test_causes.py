@@ -18,7 +18,7 @@ def cause(before: State, after: State) -> tuple[str | None, str | None]:
 
 
 def others(*members: Member, **other: object) -> list[Member]:
-    return [one._replace(**other) for one in members]  # type: ignore[arg-type]  # names of fields, by the caller
+    return [one._replace(**other) for one in members]
 
 
 def test_a_new_member_is_the_cause() -> None:

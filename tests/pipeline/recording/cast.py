@@ -18,12 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are there
-    AdminClient,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-)
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from tests.pipeline.recording.member import Settings, main
 from tests.support.servers import KAFKA_SCRIPTS, kafka_jars

@@ -209,7 +209,7 @@ def _place(place: Place, offset: int) -> Any:
     return confluent_kafka.TopicPartition(*place, offset)
 
 
-class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+class KafkaPython(AsyncConsumerRebalanceListener):
     """A consumer of kafka-python."""
 
     ASSIGNORS: Final = {
@@ -283,7 +283,7 @@ class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it h
         self._consumer.close()
 
 
-class Aiokafka(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+class Aiokafka(ConsumerRebalanceListener):
     """A consumer of aiokafka."""
 
     ASSIGNORS: Final = {

@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # it is there
+from confluent_kafka.admin import AdminClient
 
 from tests.pipeline.recording.cast import FORKS, Group, Journal, Stage, built, compiled, feed, make_topics, now_ms
 from tests.pipeline.recording.grammar import UNTOUCHED, Cast, libraries_in_go

@@ -19,7 +19,7 @@ def lanes(*rows: dict[str, Any]) -> dict[str, list[tuple[float, float, int]]]:
 
 
 def test_a_process_that_returns_continues_in_its_lane() -> None:
-    assert lanes(*story().shares) == {  # type: ignore[arg-type]  # rows are mappings
+    assert lanes(*story().shares) == {
         "payments-1 (10.0.0.1)#0": [(0, 8, 4), (8, 9, 8), (9, 24, 4)],
         "payments-2 (10.0.0.1)#0": [(0, 8, 3), (9, 24, 4)],
     }

@@ -31,7 +31,7 @@ def found(*rows: tuple[str, Figures | None], source: str = EVENTS, share: int = 
 
 def advice_of(comparison: Comparison, **given: object) -> str | None:
     source = comparison.fidelity.source
-    got: Advice | None = advice(history(source, **given), comparison)  # type: ignore[arg-type]
+    got: Advice | None = advice(history(source, **given), comparison)
     return None if got is None else got.sentence
 
 

@@ -56,7 +56,7 @@ class World(Virtual):
     def _settle(self, output: Output) -> None:
         for event in output.events:
             if event.kind == "member_expired":
-                self.died[event.facts["member"].member, self.ms] = self.ms - EPOCH_SESSION_MS  # type: ignore[attr-defined]
+                self.died[event.facts["member"].member, self.ms] = self.ms - EPOCH_SESSION_MS
         self.rows += [self._row(one, at) for at, one in enumerate(output.records, len(self.rows))]
         for respond, response in output.replies:
             respond(response)

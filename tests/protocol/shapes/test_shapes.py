@@ -24,7 +24,7 @@ def test_a_converter_has_the_directions_of_its_row(key: int) -> None:
 
 @pytest.mark.parametrize("served", all_apis(), ids=lambda a: a.name)
 def test_default_responses_can_be_encoded_in_each_version(served: object) -> None:
-    known = api(served.key)  # type: ignore[attr-defined]  # an Api
+    known = api(served.key)
     layout = LAYOUTS[known.name + "Response"]
     for version in range(known.min_version, known.max_version + 1):
         known.encode_response(version, lower_response(known.key, version, layout.message()))

@@ -382,7 +382,7 @@ class ToyServer:
             while offset < log.end_offset:
                 offset = max(offset, log.start_offset)
                 durable_offset = log.durable_offset
-                data = yield from with_absent_segments(log.fetch_segment, lambda: _read(log, offset))  # noqa: B023
+                data = yield from with_absent_segments(log.fetch_segment, lambda: _read(log, offset))  # noqa: B023  # it is called at once
                 if partition.closed or log.failure is not None:
                     return
                 offset = found.add(data, offset, log)
@@ -414,7 +414,7 @@ class ToyServer:
         for segment in list(log.segments):
             part = yield from with_absent_segments(
                 log.fetch_segment,
-                lambda: log.producers.aborted_in(max(segment.base_offset, log.start_offset), 1 << 20),  # noqa: B023
+                lambda: log.producers.aborted_in(max(segment.base_offset, log.start_offset), 1 << 20),  # noqa: B023  # it is called at once
             )
             reported.update((one.producer_id, one.last_offset) for one in part)
         world.aborted += len(found.aborted)

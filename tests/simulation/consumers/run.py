@@ -47,7 +47,7 @@ class History:
         self._again()
         while world.events < self.events:
             seen = world.events
-            world.run(lambda seen=seen: world.events > seen, 20_000)  # type: ignore[misc]  # bound at once
+            world.run(lambda seen=seen: world.events > seen, 20_000)
             self.watch.look()
             if not world.events % LOOK:
                 self.check_replay()
@@ -137,7 +137,7 @@ class History:
         end_ms = world.ms + SETTLED_WITHIN_MS
         while missing and world.ms < end_ms:
             seen = world.events
-            world.run(lambda seen=seen: world.events > seen + 20, 20_000)  # type: ignore[misc]  # bound at once
+            world.run(lambda seen=seen: world.events > seen + 20, 20_000)
             self.watch.look()
             missing = self._missing()
         if missing:

@@ -34,7 +34,7 @@ class World(world.World):
         self.counts = dict(FIRST)
         self._version = 1
         self._term = 0
-        super().__init__(scenario, rng, watch)  # type: ignore[arg-type]  # in place of theirs
+        super().__init__(scenario, rng, watch)
         watch.world = self
 
     @property
@@ -54,7 +54,7 @@ class World(world.World):
                 self._settle(self.core.handle(result, self.now()))
                 self._arm()
 
-        return GroupCore(self.settings, self.topics, helpers=helpers(_Later(self), tell))  # type: ignore[arg-type]  # in place of Slices
+        return GroupCore(self.settings, self.topics, helpers=helpers(_Later(self), tell))
 
     def replayed(self) -> GroupCore:
         """Another core of these records; the present core continues."""
@@ -68,7 +68,7 @@ class World(world.World):
         request = call.request
         if type(request) is ConsumerGroupHeartbeatRequest:
             client: Any = call.actor.client
-            return ConsumerHeartbeatCommand(request, call, client, drawn_id=f"drawn-{call.number}")  # type: ignore[arg-type]  # no token
+            return ConsumerHeartbeatCommand(request, call, client, drawn_id=f"drawn-{call.number}")
         return super().command_of(call)
 
     def _arrive(self, call: Call) -> None:

@@ -259,7 +259,7 @@ class History:
             for name in list(self.serving.channels):
                 self.serving.disconnect(name)
             for member in self._members:
-                member.__init__(self, member.name)  # type: ignore[misc]  # its connection is gone
+                member.__init__(self, member.name)
             self._start_node()
         elif kind < 0.3:
             clock.advance(rng.choice([1, 50, 500, LATEST_MS]))

@@ -62,7 +62,7 @@ class World(world.World):
         request = call.request
         if type(request) is not StreamsGroupHeartbeatRequest:
             return super().command_of(call)
-        command = HeartbeatCommand(request, call, call.actor.client)  # type: ignore[arg-type]  # no token
+        command = HeartbeatCommand(request, call, call.actor.client)
         self.later(int(self.random() * CREATED_WITHIN_MS), self._create, (command.missing, self._sources()))
         return command
 
@@ -124,7 +124,7 @@ class History:
         rng = Random(seed)
         self.scenario = draw(rng)
         self.watch = Ownership()
-        self.world = World(self.scenario, rng, self.watch)  # type: ignore[arg-type]  # in place of theirs
+        self.world = World(self.scenario, rng, self.watch)
         self._named = 0
         self._counts: Counter[str] = Counter()
 

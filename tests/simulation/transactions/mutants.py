@@ -58,8 +58,8 @@ def a_partition_gets_no_marker(patch: pytest.MonkeyPatch) -> None:
 
     def markers(step: Any, one: Transaction) -> Any:
         found = real(step, one)
-        if found is not None and len(found[1].markers[0].topics) > 1:  # type: ignore[attr-defined]
-            found[1].markers[0].topics.pop()  # type: ignore[attr-defined]
+        if found is not None and len(found[1].markers[0].topics) > 1:
+            found[1].markers[0].topics.pop()
         return found
 
     patch.setattr(end_txn, "markers", markers)

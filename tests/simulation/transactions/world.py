@@ -372,7 +372,7 @@ class World(world.World):
 
     def _compact(self) -> None:
         """Keep only the newest record of each key, as the cleaner does."""
-        newest = {record.key.transactional_id: record for record in self.records}  # type: ignore[attr-defined]
+        newest = {record.key.transactional_id: record for record in self.records}
         self.records = [record for record in newest.values() if record.value is not None]
 
     def replayed(self) -> TransactionCore:

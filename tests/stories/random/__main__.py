@@ -120,7 +120,7 @@ class Servers:
             raise
         if self._brokers != "one":
             return {server.name: (server.bootstrap, 0) for server in self._servers}
-        return {server.name: server.address for server in self._servers}  # type: ignore[union-attr]  # one broker
+        return {server.name: server.address for server in self._servers}
 
     def __exit__(self, *_: object) -> None:
         for server in self._servers:

@@ -72,7 +72,7 @@ class Half:
                 action = play.send(answer)
                 answer = await self.driver.act(action)
                 if getattr(action, "api", "") in ("CreateTopics", "DeleteTopics"):
-                    await self.see_topics(action.body["Topics"])  # type: ignore[union-attr]  # it is a Send
+                    await self.see_topics(action.body["Topics"])
         except StopIteration as end:
             return [COORDINATOR_EPOCH.sub("coordinator=_", text) if self._moves else text for text in end.value]
         except UNTELLABLE:

@@ -80,7 +80,7 @@ class Side:
     def begin(self, line: str) -> str | None:
         """Begin a step. The line, with the ids that the step has; None: the step cannot be written yet."""
         reported = with_ids(line, self.stage)
-        self._plays = tuple(  # type: ignore[assignment]  # of two
+        self._plays = tuple(
             playing.step(stage, Step(with_ids(line, stage), [], 0), None) for stage in (self.stage, self.twin)
         )
         return None if self._go_on(None) is None else reported

@@ -74,7 +74,7 @@ def test_the_order_of_offsets_counts_only_for_named_partitions() -> None:
 
 def test_topics_are_compared_by_name_and_addresses_are_ignored() -> None:
     body = plain(reply("OffsetCommit", {"Topics": offsets(("", T2), ("", uuid.uuid4()))}), names())
-    assert [row["TopicId"] for row in body["Topics"]] == ["an id of no topic", "t2"]  # type: ignore[index]
+    assert [row["TopicId"] for row in body["Topics"]] == ["an id of no topic", "t2"]
     one, other = ({"NodeId": 1, "Host": host, "Port": 9, "ErrorCode": 0} for host in ("a", "b"))
     assert plain(reply("FindCoordinator", one), names()) == plain(reply("FindCoordinator", other), names())
 

@@ -39,7 +39,7 @@ class History:
             try:
                 self.world.play()
                 self._read(log)
-            except Exception as error:  # noqa: BLE001 - whatever breaks, the seed must be reported
+            except Exception as error:  # noqa: BLE001  # whatever breaks, the seed must be reported
                 self.failure = error
             finally:
                 self.world.close()

@@ -243,7 +243,7 @@ class Chapter:
             self._turn_ms = max(self._turn_ms, (time.thread_time() - began) * 1_000)
             return more
 
-        process.loop.iterate = timed  # type: ignore[method-assign]
+        process.loop.iterate = timed
 
     def _end(self) -> None:
         """End: all clients disconnect, and the node stops in order."""

@@ -189,7 +189,7 @@ def placed(request: Message, directory: str, cluster_id: str) -> Message:
         return AlterReplicaLogDirsRequest(dirs)
     if getattr(request, "cluster_id", None) == CLUSTER_ID:
         request = copied(request)
-        request.cluster_id = cluster_id  # type: ignore[attr-defined]  # `getattr` has found the field
+        request.cluster_id = cluster_id
     return request
 
 

@@ -176,7 +176,7 @@ def test_a_session_that_began_again_does_not_end_with_the_old_connection(serving
 )
 def test_whole_requests_are_refused(serving: Serving, fields: dict[str, object], code: int) -> None:
     more = {"member": "m1", "epoch": 0, **fields}
-    response = serving.fetch(more.pop("member"), more.pop("epoch"), T, **more)  # type: ignore[arg-type]
+    response = serving.fetch(more.pop("member"), more.pop("epoch"), T, **more)
     assert (response.error_code, response.acquisition_lock_timeout_ms) == (code, 0)
 
 

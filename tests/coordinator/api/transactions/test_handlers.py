@@ -68,7 +68,7 @@ def node() -> Node:
 def made_node(clock: ManualClock | None) -> Node:
     node = data_node(clock=clock, transaction_state_log_num_partitions=3)
     at_once(node.topics.ensuring("t", 2))
-    node.routing = Routing([Groups(), Groups()])  # type: ignore[list-item]  # as much of them as is needed
+    node.routing = Routing([Groups(), Groups()])
     node.transactions = Transactions(
         node.topics, node.clock, node.job_queue, node.routing.shards, TransactionSettings
     )  # fmt: skip
@@ -78,7 +78,7 @@ def made_node(clock: ManualClock | None) -> Node:
 
 def ask(node: Node, request: Any, version: int | None = None) -> Any:
     answers = send(node, request, version)
-    node.clock.advance(0)  # type: ignore[attr-defined]  # a ManualClock
+    node.clock.advance(0)
     return answers.one()
 
 
@@ -292,7 +292,7 @@ class TestWriteTxnMarkers:
         def complete_transaction(producer: Any, *, ended: Any, **_: int) -> None:
             waiting.append(ended)
 
-        node.routing.shards[0].runtime.complete_transaction = complete_transaction  # type: ignore[assignment]
+        node.routing.shards[0].runtime.complete_transaction = complete_transaction
         topics = [WritableTxnMarkerTopic("__consumer_offsets", [0])]
         markers = [WritableTxnMarker(producer, 0, True, topics) for producer in range(7)]
         answers = send(node, WriteTxnMarkersRequest(markers))
@@ -301,7 +301,7 @@ class TestWriteTxnMarkers:
             for number, ended in enumerate(waiting.copy()):
                 waiting.remove(ended)
                 ended(number)
-            node.clock.advance(0)  # type: ignore[attr-defined]
+            node.clock.advance(0)
         codes = [one.topics[0].partitions[0].error_code for one in answers.one().markers]
         assert codes == [0, 1, 2, 0, 1, 2, 0]
 

@@ -49,7 +49,7 @@ class TxnOffsetCommitHarness:
         at_once(topics.ensuring(GROUP_OFFSETS_TOPIC))
         for name, partitions in (("t", 3), ("u", 1)):
             add_topic(topics, name, partitions)
-        shards = group_shards(topics, clock, GroupSettings(), ShardSettings(), lambda _: None)  # type: ignore[arg-type, return-value]  # nobody observes
+        shards = group_shards(topics, clock, GroupSettings(), ShardSettings(), lambda _: None)
         for shard in shards:
             for _ in shard.runtime.start():
                 pass
@@ -235,7 +235,7 @@ def test_a_log_that_is_opened_again_while_the_coordinator_is_asked_does_not_know
     harness.shard.runtime.resign()
     partition = harness.node.topics.by_name[GROUP_OFFSETS_TOPIC].state
     harness.node.topics.open.hand_over(partition, [harness.shard.partition], anew=True)
-    at_once(harness.shard.runtime.start())  # type: ignore[arg-type]  # a load is an iterator of steps
+    at_once(harness.shard.runtime.start())
     harness.transactions.held.pop()()
     harness.clock.advance(0)
     assert shown(answers.one()) == [("t", [(0, ErrorCode.NOT_COORDINATOR)])]
@@ -275,7 +275,7 @@ def test_refusals_keep_the_errors_of_their_rows() -> None:
     refused: Any = refuse(request, ErrorCode.NOT_COORDINATOR)
     assert shown(refused) == [("t", [(0, 16), (1, 16)])]
     refused.topics[0].partitions[1].error_code = 0
-    assert shown(with_error(refused, 15)) == [("t", [(0, 16), (1, 15)])]  # type: ignore[arg-type]  # it has the same form
+    assert shown(with_error(refused, 15)) == [("t", [(0, 16), (1, 15)])]
 
 
 @pytest.mark.parametrize(("version", "expected"), [(0, 15), (1, 15), (2, 14)])

@@ -120,9 +120,9 @@ def test_only_partitions_without_the_open_transaction_are_verified(harness: Veri
 def test_a_marker_voids_the_verification_guard(harness: VerificationHarness) -> None:
     harness.verify(OLD)
     harness.logs[0].append_marker(0, EndMarker(*P, True, 0, 0), wall_ms=6)
-    with pytest.raises(Exception) as refused:  # noqa: PT011 - its error code is checked
+    with pytest.raises(Exception) as refused:  # noqa: PT011  # its error code is checked
         harness.write(0, harness.found[0][0])
-    assert refused.value.error_code == ErrorCode.INVALID_TXN_STATE  # type: ignore[attr-defined]
+    assert refused.value.error_code == ErrorCode.INVALID_TXN_STATE
     harness.write(1, harness.found[0][1])
 
 

@@ -98,7 +98,7 @@ def test_the_sender_of_a_join_is_classified_by_its_ids_and_protocols() -> None:
     def who(member: str, instance: str | None = None, *, needs_id: bool = True, protocols: object = RANGE) -> str:
         request = JoinGroupRequest("g", 1, 1, member, instance)
         command = JoinCommand(request, 0, Client("c", "/h"), "x", needs_id, True)
-        return sender_of(harness.group(), CheckedJoin(command, request, protocols))  # type: ignore[arg-type]  # made short
+        return sender_of(harness.group(), CheckedJoin(command, request, protocols))
 
     assert who("") == join.NEEDS_ID
     assert who("", needs_id=False) == join.NEW
@@ -126,11 +126,11 @@ def in_state(state: str, **kwargs: object) -> tuple[GroupHarness, list[str]]:
         assert harness.group().state == EMPTY
         return harness, [member, member]
     if state == PREPARING:
-        ids = harness.stable(**kwargs)  # type: ignore[arg-type]  # passed on
+        ids = harness.stable(**kwargs)
         harness.join(ids[0])
         assert harness.group().state == PREPARING
         return harness, ids
-    ids = harness.completing(**kwargs) if state == COMPLETING else harness.stable(**kwargs)  # type: ignore[arg-type]  # passed on
+    ids = harness.completing(**kwargs) if state == COMPLETING else harness.stable(**kwargs)
     return harness, ids
 
 

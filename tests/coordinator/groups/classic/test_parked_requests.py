@@ -78,7 +78,7 @@ def test_a_coordinator_that_resigns_answers_every_parked_request() -> None:
     harness.sync(b, group="completing")
     new = harness.group("preparing").static_ids["b"]
     assert harness.collect(harness.core.resign(ErrorCode.NOT_COORDINATOR)).replies
-    late = {token: got[0] for token, got in harness.replies.items() if got[0].error_code == ErrorCode.NOT_COORDINATOR}  # type: ignore[attr-defined]  # all have one
+    late = {token: got[0] for token, got in harness.replies.items() if got[0].error_code == ErrorCode.NOT_COORDINATOR}
     assert len(late) == 2
     assert [getattr(one, "member_id", None) for one in late.values()] == [new, None]
     assert harness.reply(harness.asked - 1).error_code == ErrorCode.REBALANCE_IN_PROGRESS

@@ -231,7 +231,7 @@ def test_the_group_becomes_empty_with_a_new_generation_when_its_last_member_leav
         None,
     )
     value = harness.records[-1].value
-    assert (value.members, value.leader, value.protocol, value.generation) == ([], None, None, 2)  # type: ignore[union-attr]  # a group's
+    assert (value.members, value.leader, value.protocol, value.generation) == ([], None, None, 2)
     assert harness.kinds()[-1] == events.GROUP_EMPTIED
     assert harness.join().generation_id == 3
 
@@ -298,7 +298,7 @@ def test_the_group_waits_five_minutes_for_a_new_member_whatever_its_session_time
         harness.beat(b)
     assert new not in group.members
     expired = [one[0] for token, one in harness.replies.items() if getattr(one[0], "error_code", 0) == 25]
-    assert [(one.member_id, one.generation_id) for one in expired] == [("", -1)]  # type: ignore[attr-defined]  # a JoinGroup's
+    assert [(one.member_id, one.generation_id) for one in expired] == [("", -1)]
 
 
 def test_an_expired_session_completes_a_join_phase_even_in_its_initial_delay() -> None:

@@ -38,7 +38,7 @@ def test_the_new_member_id_of_a_static_member_is_recorded_before_the_answer() ->
     before = len(harness.records)
     new = harness.join(instance="i1").member_id
     assert len(harness.records) == before + 1
-    members = harness.records[-1].value.members  # type: ignore[union-attr]  # a group's
+    members = harness.records[-1].value.members
     assert [(one.member_id, one.group_instance_id, one.assignment) for one in members][-1] == (new, "i1", b"1")
 
 

@@ -74,9 +74,9 @@ def test_the_record_has_the_generation_and_the_time_of_completing() -> None:
     record = harness.records[-1]
     value = record.value
     assert record.value_version == 3
-    assert (value.protocol_type, value.generation, value.protocol, value.leader) == ("consumer", 2, "range", a)  # type: ignore[union-attr]  # a group's
-    assert value.current_state_timestamp == since_ms  # type: ignore[union-attr]  # a group's
-    rows = [(one.member_id, one.subscription, one.assignment, one.session_timeout) for one in value.members]  # type: ignore[union-attr]  # a group's
+    assert (value.protocol_type, value.generation, value.protocol, value.leader) == ("consumer", 2, "range", a)
+    assert value.current_state_timestamp == since_ms
+    rows = [(one.member_id, one.subscription, one.assignment, one.session_timeout) for one in value.members]
     assert rows == [(a, b"r", b"", 10_000), (b, b"r", b"x", 10_000)]
 
 

@@ -47,7 +47,7 @@ class Log:
 
     def found(self, group: str = "g") -> dict[int, int]:
         rows = self.offsets.topics(group).get("t", {})
-        return {partition: self.offsets.get(group, "t", partition).offset for partition in rows}  # type: ignore[union-attr]
+        return {partition: self.offsets.get(group, "t", partition).offset for partition in rows}
 
     def unstable(self, *partitions: int) -> list[bool]:
         return [self.offsets.is_unstable("g", "t", partition) for partition in partitions]

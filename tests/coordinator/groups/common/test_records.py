@@ -64,8 +64,8 @@ def test_a_group_record_with_members_is_version_3_and_can_be_read_again() -> Non
     assert value is not None
     assert OFFSETS.decode_key(key) == (2, record.key)
     assert OFFSETS.decode_value(2, value) == (3, record.value)
-    assert [(one.subscription, one.assignment) for one in record.value.members] == [(b"yes", b"new"), (b"yes", b"")]  # type: ignore[union-attr]  # a group's
-    assert [one.assignment for one in classic.group_metadata(group).value.members] == [b"old", b"old"]  # type: ignore[union-attr]  # a group's
+    assert [(one.subscription, one.assignment) for one in record.value.members] == [(b"yes", b"new"), (b"yes", b"")]
+    assert [one.assignment for one in classic.group_metadata(group).value.members] == [b"old", b"old"]
 
 
 def test_a_packed_record_has_the_bytes_that_stand_in_a_batch() -> None:

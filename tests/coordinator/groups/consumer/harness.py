@@ -32,14 +32,14 @@ Owned = Mapping[str, Sequence[int]]
 
 def topics(**counts: int) -> TopicsImage:
     """An image of topics with these partition counts; its version is always new."""
-    topics.version += 1  # type: ignore[attr-defined]
+    topics.version += 1
     made = {
         name: TopicImage(name, IDS.get(name, name.encode().ljust(16, b"\0")), count) for name, count in counts.items()
     }
-    return TopicsImage(made, topics.version)  # type: ignore[attr-defined]
+    return TopicsImage(made, topics.version)
 
 
-topics.version = 1  # type: ignore[attr-defined]
+topics.version = 1
 
 
 class ConsumerGroupHarness(GroupHarness):
@@ -90,7 +90,7 @@ class ConsumerGroupHarness(GroupHarness):
         self.asked += 1
         command = ConsumerHeartbeatCommand(
             request,
-            self.asked,  # type: ignore[arg-type]  # a number stands for the client
+            self.asked,
             Client(client, "/10.0.0.1"),
             drawn_id=f"drawn{self.asked}",
             pattern_error=error,
@@ -149,17 +149,17 @@ def text(record: Record) -> str:
     if value is None:
         what = "-"
     elif name == "Metadata":
-        what = str(value.epoch)  # type: ignore[attr-defined]
+        what = str(value.epoch)
     elif name == "TargetAssignmentMetadata":
-        what = str(value.assignment_epoch)  # type: ignore[attr-defined]
+        what = str(value.assignment_epoch)
     elif name == "TargetAssignmentMember":
-        what = _rows(value.topic_partitions)  # type: ignore[attr-defined]
+        what = _rows(value.topic_partitions)
     elif name == "CurrentMemberAssignment":
         at: Any = value
         what = f"{at.member_epoch}<{at.previous_member_epoch} {at.state} {_rows(at.assigned_partitions)}"
         what += f" -{_rows(at.partitions_pending_revocation)}" if at.partitions_pending_revocation else ""
     elif name == "RegularExpression":
-        what = "+".join(value.topics)  # type: ignore[attr-defined]
+        what = "+".join(value.topics)
     else:
         what = ""
     return f"{name} {who} {what}".replace("  ", " ").strip()

@@ -20,7 +20,7 @@ def prepare(
     harness: ConsumerGroupHarness, member: str, epoch: int | None = None, client: Client = CLIENT, **said: object
 ) -> SteadyMember:
     epoch = harness.member(member).position.epoch if epoch is None else epoch
-    request = ConsumerGroupHeartbeatRequest("g", member, epoch, **said)  # type: ignore[arg-type]  # fields of it
+    request = ConsumerGroupHeartbeatRequest("g", member, epoch, **said)
     found = heartbeat.prepare_heartbeat(harness.core.state, request, client)
     assert found is not None
     return found
@@ -125,7 +125,7 @@ def test_a_heartbeat_with_changes_or_of_another_client_is_not_cached() -> None:
         {"subscribed_topic_regex": ""},
         {"server_assignor": "range"},
     ):
-        request = ConsumerGroupHeartbeatRequest(**{"group_id": "g", "member_id": "A", "member_epoch": 2, **said})  # type: ignore[arg-type]  # fields of it
+        request = ConsumerGroupHeartbeatRequest(**{"group_id": "g", "member_id": "A", "member_epoch": 2, **said})
         assert heartbeat.prepare_heartbeat(core.state, request, CLIENT) is None, said
     request = ConsumerGroupHeartbeatRequest("g", "A", 2)
     assert heartbeat.prepare_heartbeat(core.state, request, Client("c", "/10.0.0.2")) is None

@@ -100,7 +100,7 @@ def test_a_leave_of_unknown_members_writes_nothing() -> None:
 
 def test_an_upgrade_ignores_assignments_of_deleted_topics() -> None:
     harness = classic()
-    (member,) = harness.core.state.groups["g"].members  # type: ignore[attr-defined]
+    (member,) = harness.core.state.groups["g"].members
     harness.sync(member, {member: assignment_bytes({"u": [0, 1]})})
     harness = ConsumerGroupHarness()
     member = join(harness, "", "u").member_id
@@ -157,7 +157,7 @@ def committing(harness: ConsumerGroupHarness, epoch: int, version: int) -> int:
     topics = [OffsetCommitRequestTopic("t", T, [OffsetCommitRequestPartition(0, 5)])]
     request = OffsetCommitRequest("g", epoch, "A", topics=topics)
     harness.asked += 1
-    command = CommitCommand(request, harness.asked, CLIENT, version)  # type: ignore[arg-type]
+    command = CommitCommand(request, harness.asked, CLIENT, version)
     harness.collect(harness.core.handle(command, harness.now))
     error: int = harness.reply(harness.asked).topics[0].partitions[0].error_code
     prepared = commit.prepare_commit(harness.core.state, request, version=version)
@@ -197,7 +197,7 @@ def test_a_transactional_commit_with_another_member_epoch_is_refused() -> None:
         topics = [TxnOffsetCommitRequestTopic(topic, topic_id, [TxnOffsetCommitRequestPartition(0, 5)])]
         request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, "A", None, topics)
         harness.asked += 1
-        harness.collect(harness.core.handle(TxnCommitCommand(request, harness.asked, CLIENT, 0), harness.now))  # type: ignore[arg-type]
+        harness.collect(harness.core.handle(TxnCommitCommand(request, harness.asked, CLIENT, 0), harness.now))
         assert harness.reply(harness.asked).topics[0].partitions[0].error_code == error, (epoch, topic)
 
 

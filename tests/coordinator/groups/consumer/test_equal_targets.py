@@ -134,7 +134,7 @@ def test_a_member_more_costs_a_fraction_of_all_targets() -> None:
     harness.first_heartbeat("more", "t")
     wanted = harness.offloaded.pop(0)
     anew = replace(wanted, equal=None)
-    costs = [instructions(lambda wanted=wanted: prepared_target.compute(wanted, UNIFORM)) for wanted in (wanted, anew)]  # type: ignore[misc]
+    costs = [instructions(lambda wanted=wanted: prepared_target.compute(wanted, UNIFORM)) for wanted in (wanted, anew)]
     assert costs[0] * 2 < costs[1]
 
 

@@ -38,7 +38,7 @@ class Counted(bytes):
 
     def __eq__(self, other: object) -> bool:
         Counted.compared += 1
-        return bytes.__eq__(self, other)  # type: ignore[arg-type]
+        return bytes.__eq__(self, other)
 
     __hash__ = bytes.__hash__
 
@@ -110,7 +110,7 @@ class Looked(int):
 
     def __eq__(self, other: object) -> bool:
         Looked.looks += 1
-        return int.__eq__(self, other)  # type: ignore[arg-type]
+        return int.__eq__(self, other)
 
     def __hash__(self) -> int:
         Looked.looks += 1

@@ -150,7 +150,7 @@ def test_a_step_of_a_member_with_many_topics_touches_each_topic_a_few_times(monk
 
     for member in ("A", "A", "B", "B"):
         has = owned(member)
-        assert look_ups(lambda: harness.heartbeat(member, owned=has)) < 20 * TOPICS  # noqa: B023 - called at once
+        assert look_ups(lambda: harness.heartbeat(member, owned=has)) < 20 * TOPICS  # noqa: B023  # called at once
     given = harness.first_heartbeat("A", *names).assignment.topic_partitions
     assert {NAMES[row.topic_id]: row.partitions for row in given} == owned("A")
     assert (len(owned("A")), len(owned("B")), messages) == (TOPICS // 2, TOPICS // 2, [])

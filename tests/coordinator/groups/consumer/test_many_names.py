@@ -73,7 +73,7 @@ def test_a_join_costs_only_the_names_of_its_own_member(
     counts = [
         look_ups(lambda member=member: harness.first_heartbeat(f"A{member}", *names(member)))
         for member in range(MEMBERS)
-    ]  # type: ignore[misc]
+    ]
     assert max(counts) < 30 * NAMES
     assert counts[-1] < 2 * min(counts[1:])
     assert sum(counts[1:]) < MEMBERS * 16 * NAMES
@@ -218,7 +218,7 @@ def test_a_member_is_described_with_partitions_that_it_still_has_to_revoke() -> 
     request = ConsumerGroupDescribeRequest(["g"])
     step = step_of(harness)
     describe.handle(step, describe.Command(request, list, Client("c", "/h")), request)
-    row = step.replies[0][1].groups[0].members[0]  # type: ignore[attr-defined]  # an answer
+    row = step.replies[0][1].groups[0].members[0]
     assert {one.topic_name: sorted(one.partitions) for one in row.assignment.topic_partitions} == {
         "t": [0, 1, 2, 3], "u": [0]
     }  # fmt: skip

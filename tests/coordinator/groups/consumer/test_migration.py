@@ -62,7 +62,7 @@ def classic(**settings: int) -> ConsumerGroupHarness:
 def mixed() -> tuple[ConsumerGroupHarness, str]:
     """The group of `classic`, and a member C of the consumer protocol, which waits for its partition."""
     harness = classic()
-    (member,) = harness.core.state.groups["g"].members  # type: ignore[attr-defined]
+    (member,) = harness.core.state.groups["g"].members
     harness.first_heartbeat("C", "u")
     return harness, member
 
@@ -311,7 +311,7 @@ def test_the_id_of_a_new_classic_member_in_a_consumer_group_is_a_kafka_uuid() ->
         "g", 10_000, 20_000, "", None, "consumer", [JoinGroupRequestProtocol("range", subscription("u"))]
     )
     drawn = "f660ae1c-9525-4630-bfe0-42347c16eb9b"
-    command = JoinCommand(request, -1, Client("c", "/h"), drawn, False, True)  # type: ignore[arg-type]
+    command = JoinCommand(request, -1, Client("c", "/h"), drawn, False, True)
     harness.collect(harness.core.handle(command, harness.now))
     assert harness.reply(-1).member_id == "9mCuHJUlRjC_4EI0fBbrmw"
 
@@ -393,7 +393,7 @@ def test_a_classic_member_with_more_topic_names_than_the_limit_is_refused() -> N
 
 def test_a_group_with_a_member_of_too_many_topic_names_is_not_upgraded() -> None:
     harness = classic(group_initial_rebalance_delay_ms=0)
-    (member,) = harness.core.state.groups["g"].members  # type: ignore[attr-defined]
+    (member,) = harness.core.state.groups["g"].members
     names = [f"{number:x}" for number in range(MAX_NAMES + 1)]
     join(harness, member, *names)
     harness.written()
@@ -430,11 +430,11 @@ def test_a_group_whose_records_do_not_fit_into_a_batch_is_not_upgraded(
 
 def test_a_classic_group_with_only_a_pending_member_id_is_upgraded() -> None:
     harness = classic()
-    (member,) = harness.core.state.groups["g"].members  # type: ignore[attr-defined]
+    (member,) = harness.core.state.groups["g"].members
     assert join(harness, "", "u", needs_id=True).error_code == ErrorCode.MEMBER_ID_REQUIRED
     join(harness, member, "t", "u", settle=False)  # it waits for the other member, and is not kept because of it
     harness.leave(member)
-    assert not harness.core.state.groups["g"].members  # type: ignore[attr-defined]
+    assert not harness.core.state.groups["g"].members
     harness.written()
     harness.first_heartbeat("C", "u")
     assert harness.written()[:4] == ["GroupMetadata -", "Metadata 1", "TargetAssignmentMetadata 1", "MemberMetadata C"]
@@ -463,7 +463,7 @@ class OffloadedWork:
         helpers = Helpers(self.wanted.append, self.wanted.append, None, self.wanted.append)
         state = self.harness.core.state
         state.helpers = helpers
-        (self.member,) = state.groups["g"].members  # type: ignore[attr-defined]
+        (self.member,) = state.groups["g"].members
         real = self.harness.collect
 
         def take(output: Any) -> Any:
@@ -490,7 +490,7 @@ def test_a_large_group_read_in_offloaded_work_is_upgraded_like_a_small_one(apart
     prepared = wanted.read() if change != "not read" else None
     for one in (harness, other):
         if change == "metadata":
-            (member,) = one.core.state.groups["g"].members.values()  # type: ignore[attr-defined]
+            (member,) = one.core.state.groups["g"].members.values()
             member.protocols = (("range", subscription("t", "u")),)
         elif change == "topics":
             one.notify(TopicsChanged(topics(t=8, u=2, v=3)))
@@ -504,7 +504,7 @@ def test_a_large_group_read_in_offloaded_work_is_upgraded_like_a_small_one(apart
 
 def test_a_malformed_assignment_found_in_offloaded_work_refuses_the_upgrade(apart: OffloadedWork) -> None:
     harness = apart.harness
-    harness.core.state.groups["g"].members[apart.member].assignment = b"\0"  # type: ignore[attr-defined]
+    harness.core.state.groups["g"].members[apart.member].assignment = b"\0"
     harness.first_heartbeat("C", "u")
     harness.notify(UpgradePrepared(apart.wanted[0].command, apart.wanted[0].read()))
     refused = harness.reply(harness.asked)

@@ -176,7 +176,7 @@ def test_no_member_id_is_hashed_again_when_a_prepared_target_is_too_old(monkeypa
     computed = compute(harness)
     harness.first_heartbeat("C" * 5_000, "t")
     hashed: list[str] = []
-    monkeypatch.setattr(java_order, "java_string_hash", lambda text: hashed.append(text) or 0)  # type: ignore[func-returns-value]
+    monkeypatch.setattr(java_order, "java_string_hash", lambda text: hashed.append(text) or 0)
     harness.notify(computed)
     assert harness.consumers().assignment_epoch == 3
     assert not [text for text in hashed if len(text) > java_order.FEW_LETTERS]

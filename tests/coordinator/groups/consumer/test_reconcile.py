@@ -48,7 +48,7 @@ def group(**holders: str) -> ConsumerGroup:
 
 
 def step(present: ConsumerGroup, at: Position, to: Target, has: object = None, *, new: bool = False) -> Position:
-    return next_position(present, at, to, has, is_subscription_new=new)  # type: ignore[arg-type]
+    return next_position(present, at, to, has, is_subscription_new=new)
 
 
 def test_a_member_that_has_its_target_does_not_change() -> None:

@@ -129,8 +129,8 @@ def test_the_offset_record_is_version_4_and_has_the_topic_id() -> None:
     record = harness.records[-1]
     value = record.value
     assert record.value_version == 4
-    assert (value.offset, value.leader_epoch, value.topic_id) == (5, 3, b"T" * 16)  # type: ignore[union-attr]  # an offset's
-    assert (value.commit_timestamp, value.expire_timestamp) == (START.wall_ms, -1)  # type: ignore[union-attr]  # an offset's
+    assert (value.offset, value.leader_epoch, value.topic_id) == (5, 3, b"T" * 16)
+    assert (value.commit_timestamp, value.expire_timestamp) == (START.wall_ms, -1)
 
 
 def test_the_topic_id_of_the_request_goes_before_the_id_of_the_topics_image() -> None:
@@ -138,7 +138,7 @@ def test_the_topic_id_of_the_request_goes_before_the_id_of_the_topics_image() ->
     rows = [OffsetCommitRequestPartition(0, 1)]
     topics = [OffsetCommitRequestTopic("t", b"X" * 16, rows), OffsetCommitRequestTopic("gone", ZERO_UUID, rows)]
     harness.send(OffsetCommitRequest("g", topics=topics))
-    assert [record.value.topic_id for record in harness.records] == [b"X" * 16, ZERO_UUID]  # type: ignore[union-attr]  # offsets'
+    assert [record.value.topic_id for record in harness.records] == [b"X" * 16, ZERO_UUID]
 
 
 def test_a_retention_time_is_written_in_version_1_which_has_no_leader_epoch() -> None:
@@ -146,10 +146,10 @@ def test_a_retention_time_is_written_in_version_1_which_has_no_leader_epoch() ->
     harness.commit(retention=1_000)
     record = harness.records[-1]
     assert record.value_version == 1
-    assert record.value.expire_timestamp == START.wall_ms + 1_000  # type: ignore[union-attr]  # an offset's
+    assert record.value.expire_timestamp == START.wall_ms + 1_000
     assert harness.fetch().committed_leader_epoch == -1
     harness.commit(retention=0)
-    assert harness.records[-1].value.expire_timestamp == START.wall_ms  # type: ignore[union-attr]  # an offset's
+    assert harness.records[-1].value.expire_timestamp == START.wall_ms
 
 
 def test_the_bytes_of_a_topic_in_the_log_are_estimated_before_the_commit() -> None:

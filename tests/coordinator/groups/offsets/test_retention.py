@@ -162,7 +162,7 @@ def test_many_expired_offsets_are_deleted_in_steps() -> None:
         sizes.append(len(output.records))
     assert sum(sizes) == 3 * size + 3
     assert max(sizes) <= retention.SLICE / retention.REMOVE + retention.CHUNK
-    reported = [partition for _, topics in expired(harness) for partition in topics["t"]]  # type: ignore[index]  # facts are objects
+    reported = [partition for _, topics in expired(harness) for partition in topics["t"]]
     assert sorted(reported) == sorted([*range(size)] * 3)
     look(harness, START.wall_ms)  # nothing was left
     assert harness.core.next_deadline_ms() == harness.now.mono_ms + MINUTE

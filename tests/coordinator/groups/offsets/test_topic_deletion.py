@@ -65,7 +65,7 @@ def test_many_offsets_of_one_group_are_deleted_in_steps() -> None:
     counts = [change(harness, NO_TOPICS), *record_counts(harness)]
     assert sum(counts) == GROUPS
     assert max(counts) <= MAX_RECORDS
-    reported = [event.facts["topics"]["t"] for event in harness.events if event.kind == events.OFFSETS_DELETED]  # type: ignore[index]  # facts of any kind
+    reported = [event.facts["topics"]["t"] for event in harness.events if event.kind == events.OFFSETS_DELETED]
     assert [one for some in reported for one in some] == list(range(GROUPS))
 
 

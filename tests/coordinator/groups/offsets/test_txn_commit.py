@@ -79,7 +79,7 @@ class Producers(GroupHarness):
 
     def ask(self, request: TxnOffsetCommitRequest, append_error: int = 0, *, knows_newer_errors: bool = True) -> Any:
         self.asked += 1
-        command = TxnCommitCommand(request, self.asked, Client("c", "/10.0.0.1"), append_error, knows_newer_errors)  # type: ignore[arg-type]  # a number stands for the client
+        command = TxnCommitCommand(request, self.asked, Client("c", "/10.0.0.1"), append_error, knows_newer_errors)
         self.collect(self.core.handle(command, self.now, self.max_bytes))
         self.settle()
         return self.reply(self.asked)

@@ -110,7 +110,7 @@ class History:
         command = TxnCommitCommand(request, answers.append, Client("c", "/h"), append_error)
         output = self.harness.collect(self.harness.core.handle(command, self.harness.now))
         ((_, response),) = output.replies
-        assert response.topics[0].partitions[0].error_code == append_error  # type: ignore[attr-defined]  # what else
+        assert response.topics[0].partitions[0].error_code == append_error
 
     def replayed(self) -> GroupCore:
         core, now = GroupCore(self.harness.settings, TOPICS), self.harness.now

@@ -141,7 +141,7 @@ def test_late_answers_prolong_a_session() -> None:
     harness = ShareGroupHarness()
     harness.heartbeat("a", 0, "t")
     harness.now = harness.now._replace(mono_ms=harness.now.mono_ms + 45_000)
-    harness.collect(harness.core.advance(harness.now, Late()))  # type: ignore[arg-type]  # answers that were late
+    harness.collect(harness.core.advance(harness.now, Late()))
     assert list(harness.shares().members) == ["a"]
     harness.advance(1_000)
     assert not harness.shares().members
@@ -183,7 +183,7 @@ def test_a_cause_names_only_some_changed_topics() -> None:
     harness.heartbeat("a")
     bumped = [one.facts for one in harness.events if one.kind == "epoch_bumped"]
     rows = [facts["topics"] for facts in bumped if facts["cause"] == "topics_changed"]
-    assert [len(one) for one in rows] == [MAX_TOPICS]  # type: ignore[arg-type]  # lists
+    assert [len(one) for one in rows] == [MAX_TOPICS]
 
 
 def test_groups_are_described() -> None:
@@ -217,7 +217,7 @@ def test_handlers_get_snapshots_of_members() -> None:
     harness.heartbeat("a", 0, "t")
     harness.heartbeat("a")
     got: list[ShareGroupDescribeResponse] = []
-    command = DescribeCommand(ShareGroupDescribeRequest(["g"]), got.append, Client("", ""))  # type: ignore[arg-type]
+    command = DescribeCommand(ShareGroupDescribeRequest(["g"]), got.append, Client("", ""))
     for respond, response in harness.core.handle(command, harness.now).replies:
         respond(response)
     snapshot: Any = got[0].groups[0].members[0]

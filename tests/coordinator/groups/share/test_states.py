@@ -118,7 +118,7 @@ def test_states_without_an_answer_are_asked_for_again_after_the_interval(harness
     assert wanted(harness).offsets == {IDS["t"]: {0: 0, 1: 0, 2: 0}}
     harness.create()
     harness.create()
-    assert harness.shares().states == harness.replayed(harness.records).state.groups["g"].states  # type: ignore[attr-defined]
+    assert harness.shares().states == harness.replayed(harness.records).state.groups["g"].states
 
 
 def test_an_answer_for_a_group_that_is_gone_changes_nothing(harness: ShareGroupHarness) -> None:

@@ -44,7 +44,7 @@ class StreamsGroupHarness(EpochGroupHarness):
         self.missing: Mapping[str, Any] = {}
         self.offloaded: list[TasksWanted] = []
         if helped:
-            helpers = Helpers(self.offloaded.append, self.offloaded.append)  # type: ignore[arg-type]  # of this type
+            helpers = Helpers(self.offloaded.append, self.offloaded.append)
             self.core = GroupCore(self.settings, self.core.state.image, helpers=helpers)
             self.core.loaded(self.now)
         self.change_topics(image or topics(t=3, u=2))
@@ -81,7 +81,7 @@ class StreamsGroupHarness(EpochGroupHarness):
         for name, value in more.items():
             setattr(request, name, value)
         self.asked += 1
-        command = HeartbeatCommand(request, self.asked, Client("c", "/h"), version)  # type: ignore[arg-type]  # a number stands for the client
+        command = HeartbeatCommand(request, self.asked, Client("c", "/h"), version)
         self.collect(self.core.handle(command, self.now, self.max_bytes))
         self.settle()
         self.missing = command.missing

@@ -646,7 +646,7 @@ def test_a_timer_of_an_earlier_epoch_does_nothing(harness: StreamsGroupHarness) 
 def test_a_snapshot_knows_its_size(harness: StreamsGroupHarness) -> None:
     harness.heartbeat("a", 0, PLAIN, tags={"zone": "x"})
     harness.asked += 1
-    command = DescribeCommand(StreamsGroupDescribeRequest(["g"]), harness.asked, Client("c", "/h"))  # type: ignore[arg-type]  # a number stands for the client
+    command = DescribeCommand(StreamsGroupDescribeRequest(["g"]), harness.asked, Client("c", "/h"))
     harness.collect(harness.core.handle(command, harness.now))
     (snapshot,) = harness.reply(harness.asked).groups[0].members
     assert snapshot.size() == A_MEMBER + 6 * A_TASK + len("zonex")

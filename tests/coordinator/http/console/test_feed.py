@@ -64,7 +64,7 @@ async def some_turns() -> None:
 
 async def test_an_event_is_sent_at_once_and_those_soon_after_it_together() -> None:
     clock, source = ManualClock(1_000), FakeSource()
-    feed = Feed(source, clock)  # type: ignore[arg-type]  # a part of a source
+    feed = Feed(source, clock)
     messages = feed.open(None).messages()
     await some_turns()
     source.happens(1)
@@ -85,7 +85,7 @@ async def test_an_event_is_sent_at_once_and_those_soon_after_it_together() -> No
 
 async def test_a_user_gets_the_events_of_seen_groups_only() -> None:
     clock, source = ManualClock(1_000), FakeSource()
-    feed = Feed(source, clock)  # type: ignore[arg-type]  # a part of a source
+    feed = Feed(source, clock)
     blind, seeing = feed.open(None, lambda _: False), feed.open(None, lambda group: group == "g")
     await some_turns()
     source.happens(1)
@@ -97,7 +97,7 @@ async def test_a_user_gets_the_events_of_seen_groups_only() -> None:
 async def test_events_that_could_not_be_read_at_first_are_read_later() -> None:
     clock, source = ManualClock(1_000), FakeSource()
     source.failures = ["the user may not read them"]
-    feed = Feed(source, clock)  # type: ignore[arg-type]  # a part of a source
+    feed = Feed(source, clock)
     await feed.ready()
     assert (feed.failure, len(feed.events)) == ("the user may not read them", 0)
     clock.advance(REFRESH_MS)
@@ -109,7 +109,7 @@ async def test_events_that_could_not_be_read_at_first_are_read_later() -> None:
 async def test_a_source_that_cannot_be_watched_is_asked_again_after_a_pause() -> None:
     clock, source = ManualClock(1_000), FakeSource()
     source.refusals = 50
-    feed = Feed(source, clock)  # type: ignore[arg-type]  # a part of a source
+    feed = Feed(source, clock)
     await feed.ready()
     await some_turns()
     assert source.watched == 1  # without a pause, nothing else would run

@@ -34,7 +34,7 @@ def test_records_are_found_by_time_within_a_batch(log: UnifiedLog) -> None:
     for delta, timestamp in enumerate([100, 300, 200]):
         builder.append(delta, timestamp, None, b"v", [])
     log.append(0, builder.build(), wall_ms=NOW)
-    assert [at_once(log.offset_for_timestamp(t))[:2] for t in (50, 150, 250)] == [(100, 0), (300, 1), (300, 1)]  # type: ignore[index]
+    assert [at_once(log.offset_for_timestamp(t))[:2] for t in (50, 150, 250)] == [(100, 0), (300, 1), (300, 1)]
     assert at_once(log.offset_of_max_timestamp()) == (300, 1, 0)
 
 

@@ -50,7 +50,7 @@ def tls_of(certificate: Path, **changes: Any) -> ListenerTls:
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until the condition holds."""
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - no event reports it
+        while not condition():  # noqa: ASYNC110  # no event reports it
             await asyncio.sleep(0.001)
 
 

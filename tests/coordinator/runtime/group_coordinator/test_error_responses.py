@@ -40,8 +40,8 @@ NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 )
 def test_an_empty_group_id_is_refused_before_the_coordinator_but_after_permission(request_: Message) -> None:
     for code in (14, 15, 16):
-        assert refuse(request_, code).error_code == ErrorCode.INVALID_GROUP_ID  # type: ignore[attr-defined]
-    assert refuse(request_, 30).error_code == 30  # type: ignore[attr-defined]
+        assert refuse(request_, code).error_code == ErrorCode.INVALID_GROUP_ID
+    assert refuse(request_, 30).error_code == 30
 
 
 def test_a_join_refused_for_its_group_id_has_its_member_id() -> None:

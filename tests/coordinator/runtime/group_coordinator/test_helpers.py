@@ -77,7 +77,7 @@ def test_a_delayed_notification_reaches_the_core_in_the_next_iteration() -> None
 def test_a_request_that_waits_for_offloaded_work_is_answered_when_the_shard_resigns() -> None:
     answers: list[Any] = []
     shard = GroupShard(
-        0, partial(GroupCore, GroupSettings()), lambda: None, ManualClock(), NO_TOPICS  # type: ignore[arg-type, return-value]  # it is not opened
+        0, partial(GroupCore, GroupSettings()), lambda: None, ManualClock(), NO_TOPICS
     )  # fmt: skip
     shard._notify(UpgradePrepared(command(answers), None))
     (answer,) = answers

@@ -201,9 +201,9 @@ class TestTransactions:
         transactional, end = found[1], found[3]
         assert isinstance(transactional, TransactionalBatch)
         assert transactional[:3] == (7, 0, 1)
-        assert [(key.partition, value.offset) for key, value in transactional.records] == [(0, 5), (1, 5)]  # type: ignore[attr-defined,union-attr]
+        assert [(key.partition, value.offset) for key, value in transactional.records] == [(0, 5), (1, 5)]
         assert end == EndTransaction(7, 0, True)
-        assert [[(key.partition, value.offset) for key, value in part] for part in found[::2]] == [[], [(0, 6)]]  # type: ignore
+        assert [[(key.partition, value.offset) for key, value in part] for part in found[::2]] == [[], [(0, 6)]]
 
     @pytest.mark.parametrize("kind", [batches.CONTROL_ABORT, batches.CONTROL_COMMIT])
     def test_transaction_markers_are_read(self, kind: int) -> None:
@@ -274,7 +274,7 @@ def state_of(chunks: list[bytes], *, leaves_out: bool) -> Any:
     offsets = core.state.offsets
     return (
         [(group, {topic: dict(rows) for topic, rows in topics.items()}) for group, topics in offsets.groups()],
-        {name: (group.state_since_ms, group.state) for name, group in core.state.groups.items()},  # type: ignore[attr-defined,union-attr]
+        {name: (group.state_since_ms, group.state) for name, group in core.state.groups.items()},
         [(one.producer_id, one.newest_ms, one.offsets) for one in core.open_transactions()],
     )
 

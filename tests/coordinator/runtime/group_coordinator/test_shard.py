@@ -205,7 +205,7 @@ class GroupShardHarness:
 
 
 def code_of(answers: Answers) -> int:
-    return answers.one().topics[0].partitions[0].error_code  # type: ignore[no-any-return]
+    return answers.one().topics[0].partitions[0].error_code
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ class TestSubmit:
 
     def test_records_are_appended_under_the_leader_epoch_before_the_reply(self, harness: GroupShardHarness) -> None:
         assert code_of(harness.commit(5)) == 0
-        assert [row.value.offset for row in harness.log.rows if row.value] == [5]  # type: ignore[attr-defined]
+        assert [row.value.offset for row in harness.log.rows if row.value] == [5]
         assert harness.log.epochs == [3]
 
     def test_a_reply_waits_until_its_records_are_durable(self, harness: GroupShardHarness) -> None:

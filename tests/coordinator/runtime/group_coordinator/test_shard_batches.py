@@ -42,7 +42,7 @@ def test_records_of_one_iteration_are_one_batch(harness: GroupShardHarness) -> N
     assert harness.log.epochs == first.all == second.all == []
     harness.clock.advance(0)
     assert answered(first, second) == [0, 0]
-    assert [row.value.offset for row in harness.log.rows if row.value] == [5, 6]  # type: ignore[attr-defined]
+    assert [row.value.offset for row in harness.log.rows if row.value] == [5, 6]
     assert harness.log.epochs == [3]
     third = harness.commit(7)
     harness.clock.advance(0)
@@ -55,7 +55,7 @@ def test_a_full_batch_is_followed_by_another(harness: GroupShardHarness) -> None
     harness.clock.advance(0)
     assert answered(*answers) == [0] * len(answers)
     assert len(harness.log.epochs) == 3
-    assert [row.value.offset for row in harness.log.rows if row.value] == list(range(len(answers)))  # type: ignore[attr-defined]
+    assert [row.value.offset for row in harness.log.rows if row.value] == list(range(len(answers)))
 
 
 def test_an_answer_that_shows_the_state_waits_for_its_records(harness: GroupShardHarness) -> None:
@@ -127,11 +127,11 @@ def test_a_too_large_command_fails_alone(harness: GroupShardHarness) -> None:
     taken = harness.log.append
 
     def append(leader_epoch: int, batch: list[object], *, wall_ms: int) -> None:
-        if any("gg" in row.key.group for row in batch):  # type: ignore[attr-defined]
+        if any("gg" in row.key.group for row in batch):
             raise TooLarge("too large")
         taken(leader_epoch, batch, wall_ms=wall_ms)
 
-    harness.log.append = append  # type: ignore[method-assign]
+    harness.log.append = append
     harness.clock.advance(0)
     assert answered(before, large) == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
     # the decision used a state that never became durable: the client must ask again
@@ -155,7 +155,7 @@ def test_a_failed_sync_also_refuses_records_gathered_meanwhile(harness: GroupSha
     second = harness.commit(6)
     harness.log.synced(error=StorageFailed("broken"))
     assert answered(first, second) == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
-    assert [row.value.offset for row in harness.log.rows if row.value] == [5]  # type: ignore[attr-defined]
+    assert [row.value.offset for row in harness.log.rows if row.value] == [5]
 
 
 def test_a_request_sent_during_an_answer_finds_the_batch_consistent(harness: GroupShardHarness) -> None:

@@ -42,7 +42,7 @@ class _Steps:
 
 def test_a_step_hashes_a_bounded_number() -> None:
     steps, many = _Steps(), image(FEW_TOPICS + 1)
-    TopicHasher(steps, "rack").topics_changed(many)  # type: ignore[arg-type]
+    TopicHasher(steps, "rack").topics_changed(many)
     before = 0
     for _ in steps.job:
         assert hashed(many) - before <= HASHED_AT_ONCE

@@ -78,11 +78,11 @@ class TestAState:
         harness.initialize()
         harness.initialize(key=harness.key._replace(partition=0))
         harness.initialize(key=harness.key._replace(group_id="h"))
-        assert len({key for one in harness.states.routing.shards for key in one.keys()}) == 3  # noqa: SIM118
+        assert len({key for one in harness.states.routing.shards for key in one.keys()}) == 3  # noqa: SIM118  # no dictionary
         at_once(harness.topics.deleting(harness.topics.by_name["t"]))
         harness.topics.publish()
         harness.clock.advance(0)
-        assert [key for one in harness.states.routing.shards for key in one.keys()] == []  # noqa: SIM118
+        assert [key for one in harness.states.routing.shards for key in one.keys()] == []  # noqa: SIM118  # no dictionary
         assert harness.restarted().states.routing.shards[0].runtime.core is not None
 
     def test_records_that_are_not_needed_are_deleted(self) -> None:
@@ -107,7 +107,7 @@ class TestAState:
         harness = harness.restarted()
         assert "wrong partitions" not in capsys.readouterr().out
         shards = harness.states.routing.shards
-        shards[0].keys, shards[1].keys = shards[1].keys, shards[0].keys  # type: ignore[method-assign]
+        shards[0].keys, shards[1].keys = shards[1].keys, shards[0].keys
         harness.states._check_placement()
         assert "share partitions are in wrong partitions of __share_group_state" in capsys.readouterr().out
 

@@ -164,7 +164,7 @@ def test_markers_of_many_partitions_are_spread_over_iterations(harness: MarkerHa
         harness.clock._move_to(harness.clock.mono_ms() + 1)
         slow(*given)
 
-    harness.writer.write = write  # type: ignore[method-assign]
+    harness.writer.write = write
     harness.send(("t", list(range(100))))
     assert 0 < len(harness.writer.written) < 30
     harness.clock.advance(1_000)
@@ -179,7 +179,7 @@ def test_markers_of_many_small_transactions_share_iterations(harness: MarkerHarn
         harness.clock._move_to(harness.clock.mono_ms() + 1)
         slow(*given)
 
-    harness.writer.write = write  # type: ignore[method-assign]
+    harness.writer.write = write
     for number in range(20):
         harness.send(("t", [0, 1]), transactional_id=str(number))
     assert len(harness.writer.written) == SLICE_MS

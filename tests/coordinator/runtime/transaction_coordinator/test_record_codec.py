@@ -46,7 +46,7 @@ def plain(message: Any) -> Any:
 
 def read(data: bytes, reader: RecordReader | None = None) -> list[tuple[Any, Any]]:
     return [
-        (key.transactional_id, plain(value))  # type: ignore[attr-defined]
+        (key.transactional_id, plain(value))
         for part in (reader or RecordCodec(0).reader()).read(data)
         for key, value in part
     ]

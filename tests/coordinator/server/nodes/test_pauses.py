@@ -113,7 +113,7 @@ def test_timers_of_a_paused_broker_fire_after_it_continues() -> None:
     process = ManualClock(mono_ms=0)
     clock, rung = NodeClock(process), []
     for at_ms in (100, 200, 5_000):
-        clock.call_at(at_ms, lambda at_ms=at_ms: rung.append((at_ms, clock.mono_ms())))  # type: ignore[misc]
+        clock.call_at(at_ms, lambda at_ms=at_ms: rung.append((at_ms, clock.mono_ms())))
     forgotten = clock.call_at(150, lambda: rung.append((150, 0)))
     clock.pause()
     clock.pause()

@@ -196,7 +196,7 @@ async def test_a_stopped_broker_hands_over_at_once_and_members_continue() -> Non
         fetch.topics[0].partitions = [FetchPartition(mine, fetch_offset=0, partition_max_bytes=1_000)]
         reader = await cluster.connect(2)
         waiting = reader.send(fetch)
-        await until(lambda: bool(cluster.server.topics.by_name["t"].partitions[mine]._waiting))  # type: ignore[union-attr]
+        await until(lambda: bool(cluster.server.topics.by_name["t"].partitions[mine]._waiting))
         await cluster.server.cluster.stop_node(2)
         # clients with a parked request are answered at once, and find the new node
         answer = await reader.receive(waiting)
