@@ -102,7 +102,7 @@ class Assignor(Protocol):
         """The user data of a subscription. `owned`: the member's assignment (None at first) in this `generation`."""
 
 
-def no_user_data(_: object, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG001 - a parameter of Assignor.user_data
+def no_user_data(_: object, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG001  # a parameter of Assignor.user_data
     """`Assignor.user_data` of a strategy whose members need no user data."""
     return None
 

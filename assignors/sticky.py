@@ -148,7 +148,7 @@ class CooperativeStickyAssignor:
             shares[member].remove(code)
         return group.by_name(shares)
 
-    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - a parameter of Assignor.user_data
+    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002  # a parameter of Assignor.user_data
         """The generation of the member's last assignment."""
         return encode_generation(generation)
 

@@ -89,7 +89,7 @@ def running(workdir: Path, postgres: str, count: int) -> Iterator[list[MusterSer
         for number in range(max(count, 1)):
             node = _Fixed(workdir / f"node-{number}", arguments)
             node.start()
-            ends.callback(lambda node=node: node.stop() if node.running else None)  # type: ignore[misc]
+            ends.callback(lambda node=node: node.stop() if node.running else None)  # type: ignore[misc]  # bound now
             made.append(node)
         yield made
 

@@ -103,14 +103,14 @@ async def prepared(server: ServerProcess, name: str, count: int) -> tuple[Client
     configs = [AlterableConfig("share.auto.offset.reset", 0, "earliest")]
     await admin.ask(IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, name, configs)]))
     # no event of a server reports that a topic has leaders: both loops below ask again
-    while (found := (await admin.ask(asked)).topics[0]).error_code or not found.partitions:  # noqa: ASYNC110
+    while (found := (await admin.ask(asked)).topics[0]).error_code or not found.partitions:  # noqa: ASYNC110  # another process decides
         await asyncio.sleep(0.1)
     topic_id = found.topic_id
     data = bytes(batches.build([(None, RECORD)] * BATCH, timestamp_ms=1_700_000_000_000))
     for number in range(count // BATCH):
         rows = [TopicProduceData("", topic_id, [PartitionProduceData(number % CONSUMERS, data)])]
         produced = ProduceRequest(None, -1, 30_000, rows)
-        while (await admin.ask(produced)).responses[0].partition_responses[0].error_code:  # noqa: ASYNC110
+        while (await admin.ask(produced)).responses[0].partition_responses[0].error_code:  # noqa: ASYNC110  # another process decides
             await asyncio.sleep(0.1)  # the leader does not know yet that it leads
     await settled(admin, name)
     return admin, topic_id

@@ -15,7 +15,7 @@ from muster.pipeline.safe_path import leave_current_folder
 from muster.version import description
 
 if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them here
-    from muster.cli import (  # noqa: F401
+    from muster.cli import (  # noqa: F401  # for `lazy`
         analyze,
         clients,
         cluster,
@@ -28,13 +28,13 @@ if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them her
         serve,
         under_test,
     )
-    from muster.cli.backup import command as backup_command  # noqa: F401
-    from muster.cli.console import command as _  # noqa: F401
-    from muster.cli.groups import delete_groups, explain, offsets, read_groups, reset_offsets, show_groups  # noqa: F401
-    from muster.cli.local_cluster import command  # noqa: F401
-    from muster.cli.log import check, dump, repair, sample  # noqa: F401
-    from muster.cli.top import command as top_command  # noqa: F401
-    from muster.cli.transactions import hanging, show  # noqa: F401
+    from muster.cli.backup import command as backup_command  # noqa: F401  # for `lazy`
+    from muster.cli.console import command as _  # noqa: F401  # for `lazy`
+    from muster.cli.groups import delete_groups, explain, offsets, read_groups, reset_offsets, show_groups  # noqa: F401  # for `lazy`
+    from muster.cli.local_cluster import command  # noqa: F401  # for `lazy`
+    from muster.cli.log import check, dump, repair, sample  # noqa: F401  # for `lazy`
+    from muster.cli.top import command as top_command  # noqa: F401  # for `lazy`
+    from muster.cli.transactions import hanging, show  # noqa: F401  # for `lazy`
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
         see = " See" if message.endswith("?") else "; see"
         self.exit(2, f"{self.prog}: {message}{see} {self.prog} --help\n")
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]  # argparse has two forms of it
         """As in `argparse`, but unknown arguments are reported by the subcommand that the user called."""
         given = joined(sys.argv[1:] if args is None else args)
         options, left = self.parse_known_args(given, namespace)

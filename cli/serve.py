@@ -65,7 +65,7 @@ def serve(options: argparse.Namespace) -> int:
             status, last_words = _run_linted(config, options, ready, door, stdout.put)
         else:
             status, last_words = _run(config, options, ready, door, is_watched=is_watched)
-    except Exception:  # noqa: BLE001 - the traceback is printed as usual, but after all log lines
+    except Exception:  # noqa: BLE001  # the traceback is printed as usual, but after all log lines
         status, last_words = 1, traceback.format_exc().rstrip("\n")
     if last_words:
         log.write(last_words)

@@ -146,12 +146,12 @@ class DatabaseLog:
 
     # -- changes of the local replica
 
-    def appended(self, count: int) -> None:  # noqa: ARG002 - the number of records decides nothing here
+    def appended(self, count: int) -> None:  # noqa: ARG002  # the number of records decides nothing here
         self._writer.request_write(self)
         for callback in self.listeners.callbacks:
             callback()
 
-    def rolled(self, old: Segment) -> None:  # noqa: ARG002 - `_unsent` still has the old segment, if necessary
+    def rolled(self, old: Segment) -> None:  # noqa: ARG002  # `_unsent` still has the old segment, if necessary
         self._may_need_checkpoint = True
         self._add(self._segments.active)
         self._unsent.rolled(self._segments.active)

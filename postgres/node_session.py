@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from copy import copy as shallow_copy
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -32,9 +32,6 @@ from muster.postgres.settings import ClusterSettings
 from muster.postgres.shared_metadata_log import SharedMetadataLog
 from muster.postgres.store import NodeRegistration, Store, StoreAway
 
-if TYPE_CHECKING:
-    pass
-
 _logger = structlog.get_logger("muster.cluster")
 
 
@@ -49,11 +46,11 @@ class LocalReplicaMachine(Machine):
         self.cleaner_cpu_share = below.cleaner_cpu_share
         self.draw_uuid = below.draw_uuid
         self.draw_uuid_text = below.draw_uuid_text
-        self.clock = below.clock  # type: ignore[method-assign]
-        self.workers = below.workers  # type: ignore[method-assign]
-        self.thread = below.thread  # type: ignore[method-assign]
+        self.clock = below.clock  # type: ignore[method-assign]  # the method of `below`
+        self.workers = below.workers  # type: ignore[method-assign]  # the method of `below`
+        self.thread = below.thread  # type: ignore[method-assign]  # the method of `below`
 
-    def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002
+    def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002  # a parameter of Machine's method
         return self._storage
 
     def engine(self) -> Engine | None:
@@ -66,7 +63,7 @@ class LocalReplicaMachine(Machine):
         listener.guard(lambda transport, abort: LeasedTransport(transport, abort, clock, lease))
         return listener
 
-    def whole_disk(self, directory: Path | None) -> FilesystemSync | None:  # noqa: ARG002
+    def whole_disk(self, directory: Path | None) -> FilesystemSync | None:  # noqa: ARG002  # a parameter of Machine's method
         """Always None, because no log waits for the disk."""
         return None
 

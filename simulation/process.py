@@ -226,11 +226,11 @@ class ServerMachine(VirtualMachine):
 
     process: Process
 
-    def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002
+    def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002  # a parameter of Machine's method
         return self.process.storage
 
-    def thread(self, post: Post) -> Worker:  # noqa: ARG002
+    def thread(self, post: Post) -> Worker:  # noqa: ARG002  # a parameter of Machine's method
         return LargeWork(self.process)
 
-    def whole_disk(self, directory: Path | None) -> Any:  # noqa: ARG002
+    def whole_disk(self, directory: Path | None) -> Any:  # noqa: ARG002  # a parameter of Machine's method
         return WholeDisk(self.process.storage) if self.process.syncs_all else None

@@ -301,7 +301,7 @@ class AdminGroups:
         """Raises OnlyMuster."""
         raise OnlyMuster("joins can be held only on a Muster that this program has started")
 
-    def wait_acknowledgements_held(self, _: str, __: int, *, timeout_s: float) -> NoReturn:  # noqa: ARG002
+    def wait_acknowledgements_held(self, _: str, __: int, *, timeout_s: float) -> NoReturn:  # noqa: ARG002  # it is refused in any case
         """Raises OnlyMuster."""
         raise OnlyMuster("acknowledgements can be held only on a Muster that this program has started")
 
@@ -313,7 +313,7 @@ class AdminGroups:
         """Raises OnlyMuster."""
         raise OnlyMuster("acknowledgements can be held only on a Muster that this program has started")
 
-    def expire_locks(self, _: str, __: str | None = None, **where: Any) -> NoReturn:  # noqa: ARG002
+    def expire_locks(self, _: str, __: str | None = None, **where: Any) -> NoReturn:  # noqa: ARG002  # it is refused in any case
         """Raises OnlyMuster."""
         raise OnlyMuster("locks can be ended only on a Muster that this program has started")
 

@@ -47,11 +47,11 @@ class ControlledGroups(AdminGroups):
     def describe(self, group_id: str) -> GroupView:
         return GroupView.of_fields(self._row(group_id)["view"])
 
-    def events(self, group_id: str) -> list[dict[str, Any]]:  # type: ignore[override]  # raises OnlyMuster in the base class
+    def events(self, group_id: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._told(group_id)["events"]
         return found
 
-    def history(self, group_id: str, *, everything: bool = False) -> list[str]:  # type: ignore[override]
+    def history(self, group_id: str, *, everything: bool = False) -> list[str]:
         found: list[str] = self._told(group_id, everything=everything)["timeline"]
         return found
 
@@ -61,7 +61,7 @@ class ControlledGroups(AdminGroups):
         except CannotBeDone:
             return {"events": [], "timeline": []}  # the group does not exist
 
-    async def wait_held(self, group_id: str, joins: int, *, timeout_s: float) -> GroupView:  # type: ignore[override]
+    async def wait_held(self, group_id: str, joins: int, *, timeout_s: float) -> GroupView:
         checks.whole("joins", joins)
 
         def holds(_: GroupView) -> bool:
@@ -84,17 +84,17 @@ class ControlledGroups(AdminGroups):
     def timeline(self, group_id: str) -> list[str]:
         return self.history(group_id, everything=True)
 
-    def rebalance(self, group_id: str) -> None:  # type: ignore[override]  # raises OnlyMuster in the base class
+    def rebalance(self, group_id: str) -> None:
         self._do(group_id, "rebalance")
 
-    def expire(self, group_id: str, member: str) -> None:  # type: ignore[override]
+    def expire(self, group_id: str, member: str) -> None:
         self._do(group_id, "expire", {"member": member})
 
-    def hold_joins(self, group_id: str) -> None:  # type: ignore[override]
+    def hold_joins(self, group_id: str) -> None:
         self._do(group_id, "hold-joins")
         self.holding.add(group_id)
 
-    def release(self, group_id: str) -> int:  # type: ignore[override]
+    def release(self, group_id: str) -> int:
         released = int(self._do(group_id, "release")["released"])
         self.holding.discard(group_id)
         return released
@@ -108,20 +108,20 @@ class ControlledGroups(AdminGroups):
         what = f"{requests} requests with acknowledgements are held"
         return self._wait(group_id, holds, what, timeout_s)
 
-    def hold_acknowledgements(self, group_id: str) -> None:  # type: ignore[override]
+    def hold_acknowledgements(self, group_id: str) -> None:
         self._do(group_id, "hold-acknowledgements")
         self.holding_acknowledgements.add(group_id)
 
-    def release_acknowledgements(self, group_id: str) -> int:  # type: ignore[override]
+    def release_acknowledgements(self, group_id: str) -> int:
         released = int(self._do(group_id, "release-acknowledgements")["released"])
         self.holding_acknowledgements.discard(group_id)
         return released
 
-    def expire_locks(self, group_id: str, member: str | None = None, **where: Any) -> int:  # type: ignore[override]
+    def expire_locks(self, group_id: str, member: str | None = None, **where: Any) -> int:
         given = {name: value for name, value in {"member": member, **where}.items() if value is not None}
         return int(self._do(group_id, "expire-locks", given)["records"])
 
-    def deliver_again(self, group_id: str, topic: str, partition: int, offset: int) -> None:  # type: ignore[override]
+    def deliver_again(self, group_id: str, topic: str, partition: int, offset: int) -> None:
         self._do(group_id, "deliver-again", {"topic": topic, "partition": partition, "offset": offset})
 
 
@@ -152,19 +152,19 @@ class ControlledNodes(AdminNodes):
     def _change(self, node_id: int, verb: str) -> None:
         self._control.ask("POST", f"/v1/nodes/{node_id}/{verb}")
 
-    def stop(self, node_id: int) -> None:  # type: ignore[override]
+    def stop(self, node_id: int) -> None:
         self._change(node_id, "stop")
 
-    def kill(self, node_id: int) -> None:  # type: ignore[override]
+    def kill(self, node_id: int) -> None:
         self._change(node_id, "kill")
 
-    def pause(self, node_id: int) -> None:  # type: ignore[override]
+    def pause(self, node_id: int) -> None:
         self._change(node_id, "pause")
 
-    def resume(self, node_id: int) -> None:  # type: ignore[override]
+    def resume(self, node_id: int) -> None:
         self._change(node_id, "resume")
 
-    def return_(self, node_id: int) -> None:  # type: ignore[override]
+    def return_(self, node_id: int) -> None:
         self._change(node_id, "return")
 
 
@@ -185,20 +185,18 @@ class ControlledVerbs(ClusterVerbs):
         self._scenarios = ControlledScenarios(self._control)
 
     @property
-    def faults(self) -> ControlledFaults:  # type: ignore[override]  # raises OnlyMuster in the base class
+    def faults(self) -> ControlledFaults:
         return self._faults
 
     @property
-    def scenarios(self) -> ControlledScenarios:  # type: ignore[override]
+    def scenarios(self) -> ControlledScenarios:
         return self._scenarios
 
     @property
-    def time(self) -> ControlledTime:  # type: ignore[override]
+    def time(self) -> ControlledTime:
         return self._time
 
-    async def run_until(  # type: ignore[override]
-        self, group_id: str | None, members: int | None, partitions: Any, **limits: int
-    ) -> TimeView:
+    async def run_until(self, group_id: str | None, members: int | None, partitions: Any, **limits: int) -> TimeView:
         if not (partitions is None or isinstance(partitions, str)):
             raise CannotBeDone("over HTTP time runs until one topic is owned, not several")
         body: dict[str, Any] = {"condition": "idle", **limits}

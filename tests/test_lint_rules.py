@@ -1,8 +1,9 @@
-"""Rules about the source that no linter has: one source of time, and rooms that import nothing."""
+"""Rules about the source that no linter has, such as one source of time, and rooms that import nothing."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,3 +139,20 @@ def test_lazily_imported_modules_are_visible_to_the_import_linter() -> None:
         if "lazy_import" in text:
             tree = ast.parse(text)
             assert named_modules(path, tree) - imported(tree) == set(), name(path)
+
+
+REASON = re.compile(r"# (?:noqa: [A-Z0-9, ]+|type: ignore\[[a-z, -]+\])  # (?!noqa|type: )\S")
+WITH_EXAMPLES = ("tests/test_lint_rules.py", "tests/tools/test_prose.py")
+
+
+def test_each_ignored_rule_has_its_reason_behind_it() -> None:
+    """As in `# noqa: ARG002  # every handler has this shape`."""
+    rooms = (*PRODUCT, "bench", "clientlint", "conform", "examples", "pipeline", "testing", "tests", "tools")
+    bare = [
+        f"{name(path)}: {line.strip()}"
+        for path in modules(*rooms)
+        if name(path) not in WITH_EXAMPLES and not name(path).startswith("protocol/messages/")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if ("# noqa" in line or "# type: ignore" in line) and not REASON.search(line)
+    ]
+    assert bare == []

@@ -157,7 +157,7 @@ class Threads:
             process.run_job(self._jobs.pop(0))
             process.run()
 
-    def shutdown(self, *, wait: bool) -> None:  # noqa: ARG002
+    def shutdown(self, *, wait: bool) -> None:  # noqa: ARG002  # there is no thread to wait for
         while self._jobs:
             self._jobs.pop(0)()
 

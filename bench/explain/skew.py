@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # the usual name in Spark programs
+from pyspark.sql import functions as F
 
 from bench.explain.row import Row, at_most, plain
 from bench.explain.spark import CORES, Measured, SparkMeter

@@ -80,7 +80,7 @@ def administration(bootstrap: str) -> None:
     admin.create_topics([NewTopic("probe", 1)])["probe"].result(PATIENCE_S)
     admin.describe_consumer_groups(["classic"])["classic"].result(PATIENCE_S)
     where = TopicPartition("probe", 0)
-    newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # lacks annotations
     admin.list_offsets({where: newest})[where].result(PATIENCE_S)
     admin.delete_topics(["probe"])["probe"].result(PATIENCE_S)
 

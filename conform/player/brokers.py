@@ -117,7 +117,7 @@ class BrokersConnection:
                 return [(address, body) for address in there]
             kind = names[0][0]
             return [
-                (address, routing.only_names(api, body, lambda name, at=address: found[kind, name] == at))  # type: ignore[misc]
+                (address, routing.only_names(api, body, lambda name, at=address: found[kind, name] == at))  # type: ignore[misc]  # bound now
                 for address in there
             ]
         session = None
@@ -137,7 +137,7 @@ class BrokersConnection:
             return [
                 (
                     address,
-                    routing.only_places(api, body, self._names, lambda place, at=address: leaders[place] == at),  # type: ignore[misc]
+                    routing.only_places(api, body, self._names, lambda place, at=address: leaders[place] == at),  # type: ignore[misc]  # bound now
                 )
                 for address in there
             ]

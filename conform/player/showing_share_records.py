@@ -76,7 +76,7 @@ def show_fetch(stage: Stage, actor: Actor, reply: Reply) -> str:
         return out
 
     body = reply.body
-    rows = [_rows(stage, [topic], lambda row, its=topic: shown(its["TopicId"], row)) for topic in body["Responses"]]  # type: ignore[misc]
+    rows = [_rows(stage, [topic], lambda row, its=topic: shown(its["TopicId"], row)) for topic in body["Responses"]]  # type: ignore[misc]  # bound now
     return _first(stage, "share-fetch", body) + "".join(sorted(rows))
 
 

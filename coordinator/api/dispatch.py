@@ -116,7 +116,7 @@ class ConnectionRequests:
                         answer = self._handle_watched(cached, data, start)
                     else:
                         answer = cached.handle(data, start, self)
-                except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
+                except Exception as error:  # noqa: BLE001  # a bug in one handler costs its connection, not the server
                     self._fault(cached.route, error)
                     return None
                 if answer is not NOT_CACHED:
@@ -175,7 +175,7 @@ class ConnectionRequests:
             return None
         try:
             response = route.handler(self._node, self.context, request, exchange)
-        except Exception as error:  # noqa: BLE001 - as in `handle`
+        except Exception as error:  # noqa: BLE001  # as in `handle`
             self._fault(route, error)
             return None
         if known.repeated is not None:
@@ -317,7 +317,7 @@ class ConnectionRequests:
             response = route.handler(self._node, self.context, request, respond)
             if response is not None:
                 respond(response)
-        except Exception as error:  # noqa: BLE001 - as in `handle`
+        except Exception as error:  # noqa: BLE001  # as in `handle`
             self._fault(route, error)
 
     def _run_intercepted(self, intercept: Intercept, exchange: Exchange, request: Any) -> None:

@@ -272,7 +272,7 @@ class Exchange:
         """The bytes of an answer. None means that the response cannot be encoded; then the connection was ended."""
         try:
             return self._frame(response)
-        except Exception as error:  # noqa: BLE001 - `_frame` has logged the reason
+        except Exception as error:  # noqa: BLE001  # `_frame` has logged the reason
             self._encoding_failed(error)
             return None
 

@@ -20,8 +20,8 @@ from muster.protocol.api import ApiKey, api
 from muster.protocol.message import MalformedMessage, Message
 
 if TYPE_CHECKING:  # `lazy` loads these modules; these imports are for import-linter
-    from muster.coordinator.api import client_quotas, share_group_state, telemetry  # noqa: F401
-    from muster.coordinator.api.cluster import (  # noqa: F401
+    from muster.coordinator.api import client_quotas, share_group_state, telemetry  # noqa: F401  # for `lazy`
+    from muster.coordinator.api.cluster import (  # noqa: F401  # for `lazy`
         api_versions,
         describe_cluster,
         features,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:  # `lazy` loads these modules; these imports are for import-li
         metadata,
         quorum,
     )
-    from muster.coordinator.api.configs import alter_configs, describe_configs  # noqa: F401
-    from muster.coordinator.api.groups import (  # noqa: F401
+    from muster.coordinator.api.configs import alter_configs, describe_configs  # noqa: F401  # for `lazy`
+    from muster.coordinator.api.groups import (  # noqa: F401  # for `lazy`
         administration,
         consumer_groups,
         membership,
@@ -42,12 +42,12 @@ if TYPE_CHECKING:  # `lazy` loads these modules; these imports are for import-li
         share_offsets,
         streams_groups,
     )
-    from muster.coordinator.api.records import fetch, offsets, produce  # noqa: F401
-    from muster.coordinator.api.security import acls, delegation_tokens, sasl, scram_credentials  # noqa: F401
-    from muster.coordinator.api.share import share_acknowledge, share_fetch  # noqa: F401
-    from muster.coordinator.api.topics import create_topics, delete_topics, describe_topic_partitions  # noqa: F401
-    from muster.coordinator.api.transactions import administration as _  # noqa: F401
-    from muster.coordinator.api.transactions import producers, txn_offset_commit  # noqa: F401
+    from muster.coordinator.api.records import fetch, offsets, produce  # noqa: F401  # for `lazy`
+    from muster.coordinator.api.security import acls, delegation_tokens, sasl, scram_credentials  # noqa: F401  # for `lazy`
+    from muster.coordinator.api.share import share_acknowledge, share_fetch  # noqa: F401  # for `lazy`
+    from muster.coordinator.api.topics import create_topics, delete_topics, describe_topic_partitions  # noqa: F401  # for `lazy`
+    from muster.coordinator.api.transactions import administration as _  # noqa: F401  # for `lazy`
+    from muster.coordinator.api.transactions import producers, txn_offset_commit  # noqa: F401  # for `lazy`
 
 Handler = Callable[[Node, RequestContext, Any, Respond], Message | None]
 """A function (node, context, request, respond). A handler returns the response, in the newest shape, and does not call

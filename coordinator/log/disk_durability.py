@@ -147,7 +147,7 @@ class DiskDurability:
         self.durable_offset = min(self.durable_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
 
-    def fetch_segment(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:  # noqa: ARG002
+    def fetch_segment(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:  # noqa: ARG002  # no segment is absent
         """Fetch an absent segment, see `segments.absence.FetchSegment`. On the disk no segment is absent."""
         then(None)
         return lambda: None

@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
         if not self.core.waits_for & (REST | PEER):
             self._limits.unsent.release(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a reset is not logged
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # a reset is not logged
         self.core.lost()
         self._limits.leave(self)
         if self._requests is not None:

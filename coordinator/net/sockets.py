@@ -58,7 +58,7 @@ try:
     import fcntl
     import termios
 except ImportError:  # on Windows, bytes count as delivered once the system has them
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # a platform without it
 
 
 def undelivered_bytes(descriptor: int) -> int:

@@ -46,7 +46,7 @@ class Defaults:
         """Kafka's default, as text."""
         return BROKER[name].default if name in BROKER else None
 
-    def source(self, name: str) -> str:  # noqa: ARG002 - none was given
+    def source(self, name: str) -> str:  # noqa: ARG002  # none was given
         """`default`."""
         return "default"
 

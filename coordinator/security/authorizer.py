@@ -111,12 +111,12 @@ class AllowAll:
     def __contains__(self, name: object) -> bool:
         return True
 
-    def allows(  # noqa: D102
+    def allows(
         self, requester: Requester, operation: int, resource_type: int, name: str, *, log_denied: bool = True
     ) -> bool:
         return True
 
-    def allowed(  # noqa: D102
+    def allowed(
         self,
         requester: Requester,
         operation: int,
@@ -127,7 +127,7 @@ class AllowAll:
     ) -> Container[str]:
         return self
 
-    def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:  # noqa: D102
+    def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:
         return True
 
 

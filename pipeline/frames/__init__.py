@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, Window
-    from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+    from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 else:
     Column = DataFrame = object

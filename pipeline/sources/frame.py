@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import fs, parquet
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, TimestampNTZType, TimestampType
 

@@ -36,7 +36,7 @@ def reach_of_cluster(client: Mapping[str, str]) -> Reach:
     with admin_client(client) as admin:
         places = _all_places(admin)
         at_ms = now_ms()
-        return Reach(at_ms, _offsets(admin, places, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
+        return Reach(at_ms, _offsets(admin, places, OffsetSpec.latest()))  # type: ignore[no-untyped-call]  # lacks annotations
 
 
 def ends_of_cluster(
@@ -51,11 +51,11 @@ def ends_of_cluster(
     with admin_client(client) as admin:
 
         def newest(places: Collection[Place]) -> dict[Place, tuple[int, int]]:
-            found = _asked(admin, places, OffsetSpec.max_timestamp())  # type: ignore[no-untyped-call]
+            found = _asked(admin, places, OffsetSpec.max_timestamp())  # type: ignore[no-untyped-call]  # lacks annotations
             return {place: (one.offset, one.timestamp) for place, one in found.items()}
 
         lookups = Lookups(
-            lambda places: _offsets(admin, places, OffsetSpec.earliest()),  # type: ignore[no-untyped-call]
+            lambda places: _offsets(admin, places, OffsetSpec.earliest()),  # type: ignore[no-untyped-call]  # lacks annotations
             newest,
             lambda places, then_ms: _offsets(admin, places, OffsetSpec.for_timestamp(then_ms)),
         )

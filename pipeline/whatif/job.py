@@ -97,7 +97,7 @@ def played(rows: pa.Table, settings: Sequence[Setting]) -> Iterator[dict[str, An
         add_last_commits(history, _last_commits_of(rows))
         history.away = _silences_of(rows)
         comparison = compare(history, settings)
-    except Exception as error:  # noqa: BLE001 - an error in one group must not end the what-if of the others
+    except Exception as error:  # noqa: BLE001  # an error in one group must not end the what-if of the others
         history = History(group, source)
         what = f"its history cannot be replayed: {type(error).__name__}: {error}"
         comparison = Comparison(withheld(history, what), Figures())

@@ -58,7 +58,7 @@ class Node(VirtualProcess):
         self.run()
 
     def _open(self, open_server: Callable[..., Any]) -> Callable[..., Any]:
-        def make(config: Any, machine: Machine, loaded: Any, membership: Any) -> Any:  # noqa: ARG001
+        def make(config: Any, machine: Machine, loaded: Any, membership: Any) -> Any:  # noqa: ARG001  # its caller names it
             self.server = open_server(self, config, machine, membership)
             return self.server
 
@@ -98,7 +98,7 @@ class Node(VirtualProcess):
         """End the node for ever: it is dead, and its event loop is closed."""
         self.alive = False
         for task in asyncio.all_tasks(self.loop):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # a process that was killed tells nothing
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # a killed process logs nothing
         # the objects of this loop must not wake or start anything while they are destroyed
         loop: Any = self.loop
         loop.call_soon = lambda *_, **__: None
@@ -109,8 +109,8 @@ class Node(VirtualProcess):
 class NodeMachine(VirtualMachine):
     """The machine of one node."""
 
-    def storage(self, directory: Any) -> Storage:  # noqa: ARG002
+    def storage(self, directory: Any) -> Storage:  # noqa: ARG002  # a parameter of Machine's method
         return MemoryStorage()
 
-    def thread(self, post: Post) -> Worker:  # noqa: ARG002
+    def thread(self, post: Post) -> Worker:  # noqa: ARG002  # a parameter of Machine's method
         return AtOnce()

@@ -99,7 +99,7 @@ class Action:
 
     def to_json(self) -> dict[str, Any]:
         """The action as JSON."""
-        shown = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        shown = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # each action is a dataclass
         return {"do": self.name, **{name: value for name, value in shown.items() if value is not None}}
 
 
@@ -307,7 +307,7 @@ class Call(Action):
             self.function(flow.request)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as failure:  # noqa: BLE001 - pytest.fail raises no Exception
+        except BaseException as failure:  # noqa: BLE001  # pytest.fail raises no Exception
             flow.failed(failure)
         proceed()
 

@@ -197,7 +197,7 @@ class Faults:
             fits = rule.match.fits(request)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as failure:  # noqa: BLE001 - pytest.fail raises no Exception; the request continues
+        except BaseException as failure:  # noqa: BLE001  # pytest.fail raises no Exception; the request continues
             self._failed(rule, request.api, failure)
             return False
         return fits and rule.turns.hits_next()
@@ -259,5 +259,5 @@ class _Flow:
         # Dispatch logs what fails in a handler. A failure here costs the connection, not the server.
         try:
             callback()
-        except Exception as error:  # noqa: BLE001 - `channel.fault` logs the error
+        except Exception as error:  # noqa: BLE001  # `channel.fault` logs the error
             self.request.context.channel.fault(error)

@@ -92,7 +92,7 @@ class Scenario:
         async def guarded() -> None:
             try:
                 await steps()
-            except Exception as error:  # noqa: BLE001 - reported where a test looks for it
+            except Exception as error:  # noqa: BLE001  # reported where a test looks for it
                 self.step(f"it could not go on: {error}")
 
         self._task = asyncio.get_running_loop().create_task(guarded())

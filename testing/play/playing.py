@@ -56,7 +56,7 @@ class Times:
 def replaced_modules(clock: VirtualClock, chance: random.Random) -> Iterator[None]:
     """In this block, aiokafka uses this clock and these random numbers. Other modules keep Python's."""
     if find_spec(CLIENT) is not None:
-        import aiokafka  # noqa: F401
+        import aiokafka  # noqa: F401  # only whether it is installed
     instead: dict[str, Any] = {"time": Times(clock), "random": chance}
     real: dict[str, Any] = {"time": time, "random": random}
     builder = getattr(sys.modules.get(f"{CLIENT}.producer.message_accumulator"), BUILDER, None)

@@ -97,10 +97,10 @@ class Kafka:
         resources = [AlterConfigsResource(32, self.group, configs)]
         (done,) = (await self.ask("admin", IncrementalAlterConfigsRequest(resources))).responses
         assert done.error_code == 0, done.error_message
-        while (await self._coordinator()) != 0:  # noqa: ASYNC110 - another process decides
+        while (await self._coordinator()) != 0:  # noqa: ASYNC110  # another process decides
             await asyncio.sleep(0.2)
         asked = MetadataRequest([MetadataRequestTopic(name=f"t-{name}")], False)
-        while not (found := (await self.ask("admin", asked)).topics[0]).partitions:  # noqa: ASYNC110
+        while not (found := (await self.ask("admin", asked)).topics[0]).partitions:  # noqa: ASYNC110  # another process decides
             await asyncio.sleep(0.1)
         self.topic_id = found.topic_id
         await self._join(f"t-{name}", drawing.partitions)

@@ -140,7 +140,7 @@ def test_kafka_streams_counts_words_exactly_once(server: ServerProcess, start: S
         two.kill()
         wait(counted, "every word to be counted, once, by the one that is left", one)
         two = start("two", EXACTLY_ONCE)
-        wait(lambda: shared(one, two), "the killed one to be back", one, two)  # noqa: B023
+        wait(lambda: shared(one, two), "the killed one to be back", one, two)  # noqa: B023  # it is called at once
     lines.write(500)
     wait(counted, "every word to be counted, once", one, two)
     assert newest(server, CHANGELOG) == lines.written

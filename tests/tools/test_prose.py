@@ -68,7 +68,7 @@ class TestPython:
         assert [one.text for one in texts.of_python(module)] == ["First.", "Second.", "Of X.", "A comment goes on."]
 
     def test_the_reason_behind_a_directive_is_prose(self) -> None:
-        module = "x = 1  # noqa: E741 - It has one letter.\ny = 2  # type: ignore[assignment]\n"
+        module = "x = 1  # noqa: E741  # It has one letter.\ny = 2  # type: ignore[assignment]\n"
         assert [one.text for one in texts.of_python(module)] == ["It has one letter."]
 
 

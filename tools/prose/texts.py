@@ -76,7 +76,8 @@ def of_python(text: str) -> Iterator[Sentence]:
             continue
         row, comment = token.start[0], token.string.lstrip("# ")
         if comment.startswith(_DIRECTIVES):
-            comment = comment.partition(" - ")[2]
+            yield from sentences(row, comment.partition("  # ")[2])
+            continue
         if row != last + 1 and paragraph:
             yield from sentences(begun, "\n".join(paragraph))
             paragraph.clear()

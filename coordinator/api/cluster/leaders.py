@@ -205,7 +205,7 @@ def _reassign(
 def handle_list_partition_reassignments(
     node: Node,
     context: RequestContext,
-    request: ListPartitionReassignmentsRequest,  # noqa: ARG001 - every handler has this shape
+    request: ListPartitionReassignmentsRequest,  # noqa: ARG001  # every handler has this shape
     respond: Respond,
 ) -> None:
     """List no partitions: no reassignment is ever in progress."""

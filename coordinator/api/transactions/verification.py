@@ -132,7 +132,7 @@ class Verification:
                     self._run(was_asked=True)
                     return
             self._done()
-        except Exception as error:  # noqa: BLE001 - a bug ends only this connection, not others that are answered now
+        except Exception as error:  # noqa: BLE001  # a bug ends only this connection, not others that are answered now
             self._context.channel.fault(error)
 
     def _run(self, *, was_asked: bool = False) -> None:

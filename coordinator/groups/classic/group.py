@@ -276,7 +276,7 @@ class ClassicGroup:
         instance_id: str | None,
         epoch: int,
         version: int = NEWEST_COMMIT,  # noqa: ARG002  # only a consumer group asks
-        partitions: Partitions | None = None,  # noqa: ARG002
+        partitions: Partitions | None = None,  # noqa: ARG002  # as above
     ) -> int:
         """0 if this member may commit offsets in the generation `epoch`, else Kafka's error code."""
         if epoch < 0 and self.state == EMPTY:
@@ -295,7 +295,7 @@ class ClassicGroup:
         member_id: str,
         instance_id: str | None,
         epoch: int,
-        partitions: Partitions,  # noqa: ARG002
+        partitions: Partitions,  # noqa: ARG002  # as above
     ) -> int:
         """See `Group`. Offsets may be committed in every state, and without a member (by clients before KIP-447)."""
         if epoch < 0 and (self.state == EMPTY or (not member_id and instance_id is None)):

@@ -79,7 +79,7 @@ def join(step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerG
         response = _join(step, command, request, group, member_id)
     except Refused as refused:
         response = JoinGroupResponse(error_code=refused.error, protocol_name=None)
-        step.refused(command, request.group_id, refused.error, member_id, request.group_instance_id)  # type: ignore[arg-type]
+        step.refused(command, request.group_id, refused.error, member_id, request.group_instance_id)  # type: ignore[arg-type]  # a JoinCommand, which only `classic` names
     step.reply(command.respond, response)
 
 

@@ -25,7 +25,7 @@ _DOWNGRADES: Final = ("downgrade", "bidirectional")
 def join_consumer_group(step: Step, command: JoinCommand, request: JoinGroupRequest, group: ConsumerGroup) -> None:
     """Answer a JoinGroup to a consumer group. A group without members becomes a classic group."""
     if group.members and not join.request_error(step, request):
-        classic_members.join(step, command, request, group)  # type: ignore[arg-type]
+        classic_members.join(step, command, request, group)  # type: ignore[arg-type]  # it has the fields of `_Join`
     else:
         join.create_group(step, command, request, group)
 

@@ -96,26 +96,26 @@ class ShareGroup(EpochGroup[ShareMember, Assigned]):
 
     def validate_commit(
         self,
-        member_id: str,  # noqa: ARG002  # a share group has no offsets
-        instance_id: str | None,  # noqa: ARG002
-        epoch: int,  # noqa: ARG002
-        version: int = NEWEST_COMMIT,  # noqa: ARG002
-        partitions: Partitions | None = None,  # noqa: ARG002
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        version: int = NEWEST_COMMIT,
+        partitions: Partitions | None = None,
     ) -> int:
         """See `Group`. A share group has no committed offsets."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def validate_transactional_commit(
         self,
-        member_id: str,  # noqa: ARG002
-        instance_id: str | None,  # noqa: ARG002
-        epoch: int,  # noqa: ARG002
-        partitions: Partitions,  # noqa: ARG002
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        partitions: Partitions,
     ) -> int:
         """See `Group`. A share group has no committed offsets."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 
-    def validate_fetch(self, member_id: str | None, epoch: int) -> int:  # noqa: ARG002
+    def validate_fetch(self, member_id: str | None, epoch: int) -> int:
         """Return 0: every client may read the offsets, and finds none."""
         return 0
 

@@ -45,10 +45,10 @@ for _name in ("aiokafka", "aiokafka.record", "aiokafka.record._crecords", "cramj
     _register_without_run(_name)
 _register_without_run("typing_extensions", Buffer=bytes)  # aiokafka's codecs use this name in annotations only
 
-import cramjam  # noqa: E402
-from aiokafka.codec import lz4_encode, snappy_encode, zstd_encode  # noqa: E402
-from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # noqa: E402
-from aiokafka.record._crecords.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder  # noqa: E402
+import cramjam  # noqa: E402  # only after the packages are registered
+from aiokafka.codec import lz4_encode, snappy_encode, zstd_encode  # noqa: E402  # only after the packages are registered
+from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # noqa: E402  # only after the packages are registered
+from aiokafka.record._crecords.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder  # noqa: E402  # only after the packages are registered
 
 __all__ = [
     "CorruptRecordException",

@@ -44,25 +44,25 @@ class AbsentFile:
         """Raise SegmentAbsent or the failure, as all methods that follow do."""
         self._refuse()
 
-    def pread(self, count: int, position: int) -> bytes:  # noqa: ARG002, D102
+    def pread(self, count: int, position: int) -> bytes:
         self._refuse()
 
-    def pwrite(self, data: Buffer, position: int) -> None:  # noqa: ARG002, D102
+    def pwrite(self, data: Buffer, position: int) -> None:
         self._refuse()
 
-    def pwrite_parts(self, parts: Sequence[Buffer], position: int) -> None:  # noqa: ARG002, D102
+    def pwrite_parts(self, parts: Sequence[Buffer], position: int) -> None:
         self._refuse()
 
-    def truncate(self, size: int) -> None:  # noqa: ARG002, D102
+    def truncate(self, size: int) -> None:
         self._refuse()
 
-    def allocate(self, size: int) -> None:  # noqa: ARG002, D102
+    def allocate(self, size: int) -> None:
         self._refuse()
 
-    def sync(self) -> None:  # noqa: D102
+    def sync(self) -> None:
         self._refuse()
 
-    def is_removed(self) -> bool:  # noqa: D102
+    def is_removed(self) -> bool:
         self._refuse()
 
     def close(self) -> None:

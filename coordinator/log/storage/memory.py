@@ -64,7 +64,7 @@ class MemoryFile:
         else:
             held.extend(bytes(size - len(held)))
 
-    def allocate(self, size: int) -> None:  # noqa: ARG002 - there is nothing to reserve
+    def allocate(self, size: int) -> None:  # noqa: ARG002  # there is nothing to reserve
         self._bytes(make=True)
 
     def sync(self) -> None:
@@ -199,7 +199,7 @@ class MemoryStorage:
         held = self.files.get(path)
         return None if held is None else bytes(held)
 
-    def save(self, path: str, data: bytes, *, sync: bool = False) -> None:  # noqa: ARG002 - there is no disk to wait for
+    def save(self, path: str, data: bytes, *, sync: bool = False) -> None:  # noqa: ARG002  # there is no disk to wait for
         self.files[path] = bytearray(data)
 
     def rename(self, old: str, new: str) -> None:

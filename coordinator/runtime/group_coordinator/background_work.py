@@ -89,7 +89,7 @@ def _compute(
         else:
             work = partial(compute, wanted, assignors[wanted.assignor])
         return cast("AssignmentComputed | TasksComputed", (yield OffloadedWork(work)))
-    except Exception as error:  # noqa: BLE001 - an assignor may be the user's
+    except Exception as error:  # noqa: BLE001  # an assignor may be the user's
         log.error("no target assignment", group=wanted.group_id, assignor=wanted.assignor, error=repr(error))
         return TasksComputed(wanted, None) if isinstance(wanted, TasksWanted) else AssignmentComputed(wanted, None)
 
@@ -98,7 +98,7 @@ def _read(wanted: UpgradeWanted) -> Job[UpgradePrepared]:
     prepared: Any = None
     try:
         prepared = yield OffloadedWork(wanted.read)
-    except Exception as error:  # noqa: BLE001 - the heartbeat must be answered in any case
+    except Exception as error:  # noqa: BLE001  # the heartbeat must be answered in any case
         log.error("the members of a classic group could not be decoded", error=repr(error))
     return UpgradePrepared(wanted.command, prepared)
 

@@ -38,14 +38,14 @@ def _creations(keeper: Persister, wanted: StatesWanted) -> Iterator[Question]:
         for partition, offset in offsets.items():
             key = StateKey(wanted.group_id, topic_id, partition)
             request = InitializeState(key, wanted.epoch, offset)
-            yield key, lambda later, request=request: keeper.initialize(request, later)  # type: ignore[misc]
+            yield key, lambda later, request=request: keeper.initialize(request, later)  # type: ignore[misc]  # bound now
 
 
 def _deletions(keeper: Persister, wanted: StatesUnwanted, group_id: str) -> Iterator[Question]:
     for topic_id, partitions in wanted.partitions[group_id].items():
         for partition in partitions:
             key = StateKey(group_id, topic_id, partition)
-            yield key, lambda later, key=key: keeper.delete(DeleteState(key), later)  # type: ignore[misc]
+            yield key, lambda later, key=key: keeper.delete(DeleteState(key), later)  # type: ignore[misc]  # bound now
 
 
 def _answers(questions: Iterable[Question]) -> Job[Failures]:

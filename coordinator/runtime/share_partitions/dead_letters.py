@@ -219,7 +219,7 @@ def _copied(partition: Partition, first: int, last: int) -> Job[dict[int, Copied
     """Keys and values of the records from `first` on, as far as one read goes. Without them: nothing."""
     try:
         data = partition.read(first, _READ_BYTES, True, partition.log.durable_offset)
-        return (yield OffloadedWork(partial(_records, data, first, last)))  # type: ignore[no-any-return]
+        return (yield OffloadedWork(partial(_records, data, first, last)))  # type: ignore[no-any-return]  # a job gets results of any type
     except (LogError, OSError) as error:
         log.warning("dead letters have no copy of their records", topic=partition.topic, reason=str(error))
         return {}

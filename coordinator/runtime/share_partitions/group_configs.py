@@ -39,7 +39,7 @@ def share_config(configs: Mapping[str, str], broker: Callable[[str], Value], *, 
 
     def number(name: str) -> int:
         value = within.get(name)
-        return broker(GROUP_SYNONYMS[name] or name) if value is None else value  # type: ignore[return-value]
+        return broker(GROUP_SYNONYMS[name] or name) if value is None else value  # type: ignore[return-value]  # a property with a number
 
     def own(name: str) -> Value:
         try:

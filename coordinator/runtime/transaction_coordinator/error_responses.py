@@ -84,7 +84,7 @@ _MAKERS: Final[dict[type, _Make]] = {
 }
 
 
-def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:  # noqa: ARG001 - no response has a field for a text
+def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:  # noqa: ARG001  # no response has a field for a text
     """The answer to `request` with only `error_code`. Raises KeyError for unknown requests."""
     return _MAKERS[type(request)](request, error_code)
 

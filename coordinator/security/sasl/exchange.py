@@ -42,7 +42,7 @@ class Refused:
         self.by_token = False
         self._answer = answer
 
-    def evaluate(self, token: bytes) -> bytes:  # noqa: ARG002 - every token is refused
+    def evaluate(self, token: bytes) -> bytes:  # noqa: ARG002  # every token is refused
         """See `Exchange`. Raises AuthenticationFailed."""
         raise AuthenticationFailed(self._answer)
 

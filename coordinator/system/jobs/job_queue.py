@@ -212,7 +212,7 @@ class JobQueue:
     def _run_steps_safely(self, running: _Running, until_ms: int) -> bool:
         try:
             return self._run_steps(running, until_ms)
-        except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
+        except Exception as error:  # noqa: BLE001  # a bug in one handler costs its connection, not the server
             running.owner.fault(error)
             return False
 
@@ -323,7 +323,7 @@ async def to_its_end(job_queue: JobQueue, job: Job[T]) -> T:
     def guarded() -> Job[None]:
         try:
             result = yield from job
-        except Exception as error:  # noqa: BLE001 - the waiting caller gets the error
+        except Exception as error:  # noqa: BLE001  # the waiting caller gets the error
             if not done.done():
                 done.set_exception(error)
         else:

@@ -68,7 +68,7 @@ def at_once(job: Job[T]) -> T:
         if isinstance(asked, OffloadedWork):
             try:
                 value = asked.work()
-            except Exception as failed:  # noqa: BLE001 - the job gets the error, as in the queue
+            except Exception as failed:  # noqa: BLE001  # the job gets the error, as in the queue
                 error = failed
         elif asked is not None:
             if not asked.is_there:
@@ -176,7 +176,7 @@ def outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
     """Run the work. Returns (result, None) or (None, error). The error keeps no object of the work in memory."""
     try:
         return work(), None
-    except Exception as error:  # noqa: BLE001 - the caller gets the error
+    except Exception as error:  # noqa: BLE001  # the caller gets the error
         _forget_objects(error)
         return None, error
 

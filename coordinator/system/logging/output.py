@@ -21,9 +21,9 @@ import structlog  # noqa: E402  # only after rich is hidden
 if _hidden:
     del sys.modules["rich"]
 
-from muster.coordinator.system.clock import mono_ms  # noqa: E402
-from muster.coordinator.system.logging.rate_limit import SUMMARY, Limiter  # noqa: E402
-from muster.coordinator.system.logging.writer import CLOSE_S, LineWriter, writer  # noqa: E402
+from muster.coordinator.system.clock import mono_ms  # noqa: E402  # as above
+from muster.coordinator.system.logging.rate_limit import SUMMARY, Limiter  # noqa: E402  # as above
+from muster.coordinator.system.logging.writer import CLOSE_S, LineWriter, writer  # noqa: E402  # as above
 
 ROOT: Final = "root"
 LOGGERS: Final = (

@@ -38,7 +38,7 @@ def page() -> str:
 
 def _kinds(module: ModuleType) -> Iterator[str]:
     yield from ("| kind | facts |", "|---|---|")
-    words = getattr(module, "WORDS")  # noqa: B009 - a module is not typed
+    words = getattr(module, "WORDS")  # noqa: B009  # a module is not typed
     path = Path(ROOT, *module.__name__.split(".")[1:]).with_suffix(".py")
     for one in constants(path.read_text(encoding="utf-8")):
         value = vars(module)[one.name]

@@ -43,9 +43,9 @@ def limits() -> Iterator[Limit]:
 def _value(path: Path, one: Constant) -> int | tuple[int, ...]:
     """The value of a constant. Most are numbers, or products of numbers; only for others the module is imported."""
     if _NUMBERS.fullmatch(one.value):
-        return eval(one.value)  # type: ignore[no-any-return] # noqa: S307 - only digits and signs
+        return eval(one.value)  # type: ignore[no-any-return] # noqa: S307  # only digits and signs
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    return getattr(importlib.import_module(f"muster.{module}"), one.name)  # type: ignore[no-any-return]
+    return getattr(importlib.import_module(f"muster.{module}"), one.name)  # type: ignore[no-any-return]  # a value of any type
 
 
 def page() -> str:

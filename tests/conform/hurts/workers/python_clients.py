@@ -64,7 +64,7 @@ async def with_aiokafka(bootstrap: str, topic: str, group: str, seconds: float) 
             return await asyncio.wait_for(job, seconds)
         except TimeoutError:
             say("error", name, "Late")
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001  # the trial reports it
             say("error", name, type(error).__name__, error)
         raise SystemExit(0)
 
@@ -141,7 +141,7 @@ def with_confluent(bootstrap: str, topic: str, group: str, seconds: float, proto
     def stage(name: str, job: Any) -> Any:
         try:
             return job()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001  # the trial reports it
             say("error", name, type(error).__name__, error, "|", *dict.fromkeys(told))
             raise SystemExit(0) from None
 
@@ -200,7 +200,7 @@ def with_kafka_python(bootstrap: str, topic: str, group: str, seconds: float) ->
     def stage(name: str, job: Any) -> Any:
         try:
             return job()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001  # the trial reports it
             say("error", name, type(error).__name__, error)
             raise SystemExit(0) from None
 
