@@ -111,7 +111,7 @@ def by_function(stacks: Mapping[Stack, float]) -> Counter[str]:
     """The instructions of each function itself."""
     found: Counter[str] = Counter()
     for stack, instructions in stacks.items():
-        found[stack[-1]] += instructions  # type: ignore[assignment]  # the stubs know only whole numbers
+        found[stack[-1]] += instructions
     return found
 
 
