@@ -86,7 +86,7 @@ def explain(kind: str) -> int:
         for scene in SCENES:
             where = played(scene).where
             if kind in where:
-                for name, instructions in phases.by_function(where[kind]).most_common():
+                for name, instructions in phases.by_function(where[kind]).items():
                     print(f"{instructions:9.1f}  {name}")
                 return 0
     print(f"there is no kind {kind!r}; bench/budget.toml lists them", file=sys.stderr)

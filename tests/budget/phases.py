@@ -97,7 +97,7 @@ def page(where: Mapping[str, Mapping[str, float]]) -> str:
         lines += _row(kind, f"{sum(found.values()):,}", *costs)
     lines += ["", "The functions with the most instructions:", ""]
     for kind in KINDS:
-        dearest = sorted(where[kind].items(), key=lambda one: -one[1])[:DEAREST]
+        dearest = list(where[kind].items())[:DEAREST]
         shown = ", ".join(f"`{name.rpartition(': ')[2]}` {instructions:.0f}" for name, instructions in dearest)
         lines.append(f"* {kind}: {shown}")
     return "\n".join([*lines, ""])
@@ -107,12 +107,12 @@ def _row(*cells: str) -> Sequence[str]:
     return [f"| {' | '.join(cells)} |"]
 
 
-def by_function(stacks: Mapping[Stack, float]) -> Counter[str]:
-    """The instructions of each function itself."""
-    found: Counter[str] = Counter()
+def by_function(stacks: Mapping[Stack, float]) -> dict[str, float]:
+    """The instructions of each function itself, the dearest function first."""
+    found: dict[str, float] = {}
     for stack, instructions in stacks.items():
-        found[stack[-1]] += instructions
-    return found
+        found[stack[-1]] = found.get(stack[-1], 0) + instructions
+    return dict(sorted(found.items(), key=lambda one: -one[1]))
 
 
 def stacks_of_kinds() -> dict[str, Mapping[Stack, float]]:
