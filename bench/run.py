@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench import consumer_groups, consumer_memory, measure, memory, report, security, transactions
+from bench import consumer_groups, consumer_memory, kfake, measure, memory, report, security, transactions
 from bench.load.frameload import FrameLoad, Load
 from bench.scenarios import (
     REPEATED,
@@ -277,11 +277,14 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
     for name, by_server in security.figures(workdir, frameload, args, muster).items():
         for server_name, values in by_server.items():
             samples[name][server_name].extend(values)
+    beside_kfake = []
+    if kfake.is_available():
+        beside_kfake = kfake.table(kfake.figures(workdir, frameload, args.rounds, args.seconds, muster))
     medians = {
         name: {server: statistics.median(values) for server, values in by_server.items()}
         for name, by_server in samples.items()
     }
-    return report.write(medians, args.rounds, notes, codec)
+    return report.write(medians, args.rounds, notes, codec, beside_kfake)
 
 
 def main() -> None:

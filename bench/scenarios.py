@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from bench import measure
@@ -15,7 +15,8 @@ from bench.load.groups import Settled, settle
 from tests.support import wire
 from tests.support.servers import ServerProcess
 
-MEGABYTE, FOUR_KB = 1_000_000, 4_000
+MEGABYTE, FOUR_KB, HUNDRED_BYTES = 1_000_000, 4_000, 100
+PRODUCE_PARTITIONS = 4
 LARGE_ANSWER = 1 << 21
 PRODUCE_ERROR_AT = 26
 """The position of the partition's error code in a Produce v7 response for a topic of four letters."""
@@ -28,6 +29,8 @@ COMMITS_EACH = 10
 REPEATED, VARIED = "each again the one before", "no two alike in a row"
 UNCACHED = f"{REPEATED} but without the cache"
 """What a connection sends: the same request again, or others; and the same on a server without cached requests."""
+PRODUCE_SMALL, PRODUCE_LARGE = "produce, 100 B batches", "produce, 1 MB batches"
+FETCH_SMALL, FETCH_LARGE = "fetch, 4 KB answers", "fetch, 1 MB answers"
 BY_THE_CLOCK, IN_KERNEL = "by the clock", "in the kernel"
 COLD, COLD_S = "the first half second after a start", 0.5
 LONG_SESSION_MS = 1_800_000
@@ -81,10 +84,14 @@ class Target:
                 requests=FETCH_PARTITIONS * (FETCH_OFFSETS + 2),
                 seconds=60,
             )
-        for connections in (100, 1000):
+        self.prepare_heartbeats((100, 1000))
+
+    def prepare_heartbeats(self, counts: Iterable[int], session_timeout_ms: int = LONG_SESSION_MS) -> None:
+        """Let members join, as many as each of `counts` connections needs, and keep the frames of their heartbeats."""
+        for connections in counts:
             # neighbouring groups have names of different lengths, so their requests have different sizes
             groups = [f"beat-{connections}-{number:02}{'-odd' * (number % 2)}" for number in range(connections // 10)]
-            self.heartbeats[connections] = self.settle(groups, MEMBERS_EACH, LONG_SESSION_MS).heartbeats
+            self.heartbeats[connections] = self.settle(groups, MEMBERS_EACH, session_timeout_ms).heartbeats
 
     def prepare_commits(self) -> None:
         """Create the topic of the commits, and wait until all coordinators are ready."""
@@ -172,13 +179,21 @@ def cold(target: Target) -> Figures:
 
 
 def produce(target: Target) -> Figures:
-    """Measure Produce with batches of a megabyte, into a topic that is deleted afterwards."""
+    """Measure Produce with batches of a megabyte, and with one record of 100 bytes, into topics that are deleted
+    afterwards.
+    """
+    large = _produced(target, MEGABYTE, connections=4, requests=200, seconds=60)
+    small = _produced(target, HUNDRED_BYTES, connections=20)
+    return {**of_load(PRODUCE_SMALL, small), **of_load(PRODUCE_LARGE, large, "us per MB")}
+
+
+def _produced(target: Target, size: int, **options: Any) -> Load:
     topic = f"p{next(target.serial):03}"
-    target.create_topic(topic, 4)
-    frames = records.produce_frames(topic, 4, MEGABYTE)
-    load = target.load(frames, connections=4, error_at=PRODUCE_ERROR_AT, requests=200, seconds=60)
+    target.create_topic(topic, PRODUCE_PARTITIONS)
+    frames = records.produce_frames(topic, PRODUCE_PARTITIONS, size)
+    load = target.load(frames, error_at=PRODUCE_ERROR_AT, **options)
     target.call(wire.delete_topic(topic))
-    return of_load("produce, 1 MB batches", load, "us per MB")
+    return load
 
 
 def fetch_large(target: Target) -> Figures:
@@ -187,7 +202,7 @@ def fetch_large(target: Target) -> Figures:
     load = target.load(frames, connections=4, answer_bytes=LARGE_ANSWER)
     must_carry(load, MEGABYTE)
     # each answer has a little more than a megabyte: the batch, and the fields around it
-    return of_load("fetch, 1 MB answers", load, "us per MB", load.received_bytes / MEGABYTE)
+    return of_load(FETCH_LARGE, load, "us per MB", load.received_bytes / MEGABYTE)
 
 
 def fetch_small(target: Target) -> Figures:
@@ -195,7 +210,7 @@ def fetch_small(target: Target) -> Figures:
     frames = records.fetch_frames("kilo", FETCH_PARTITIONS, range(FETCH_OFFSETS), 4096)
     load = target.load(frames, connections=20)
     must_carry(load, FOUR_KB)
-    return of_load("fetch, 4 KB answers", load)
+    return of_load(FETCH_SMALL, load)
 
 
 def must_carry(load: Load, record_bytes: int) -> None:
