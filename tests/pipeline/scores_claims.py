@@ -100,6 +100,14 @@ class Known:
             for line in self.rebalances
         )  # fmt: skip
 
+    def was_killed_apart(self, said: Said, who: str) -> bool:
+        """Whether the member was killed then, so long before or after a silence that this explains nothing."""
+        kills = self.acts(said._replace(from_ms=(said.from_ms or 0) + BEFORE_MS - SLACK_MS), who, "killed")
+        before_ms = 2_000 + max((line.get("session_ms", 0) for line in self.of("group", said.group)), default=0)
+        return bool(kills) and not any(
+            begin - before_ms <= line["at"] <= end for line in kills for begin, end in self.silences
+        )
+
     def came(self, said: Said, who: str) -> bool:
         """Whether the broker saw the member join then."""
         return any(
@@ -263,7 +271,10 @@ def _dead(said: Said, known: Known) -> str | None:
 
 def _trouble(said: Said, known: Known) -> str | None:
     lines = [{"from": from_ms, "until": until_ms} for from_ms, until_ms in known.silences]
-    return None if known.near(said, lines, AFTER_MS) else "nothing was wrong with broker or hosts"
+    if not known.near(said, lines, AFTER_MS):
+        return "nothing was wrong with broker or hosts"
+    killed = [who for who in said.who if "lost" in said.text and known.was_killed_apart(said, who)]
+    return f"{killed} were killed while the broker was there" if killed else None
 
 
 def _stop(said: Said, known: Known) -> str | None:

@@ -182,6 +182,14 @@ def test_a_member_that_hangs_does_not_poll() -> None:
     assert hanging["what"] == "sleep"
 
 
+@pytest.mark.parametrize(("killed_ms", "is_true"), [(3 * MINUTE - 5_000, True), (3 * MINUTE - 30_000, False)])
+def test_a_member_that_was_killed_long_before_a_silence_was_not_lost_by_it(killed_ms: int, is_true: bool) -> None:
+    silence = {"kind": "silence", "how": "away", "from": 3 * MINUTE, "until": 5 * MINUTE}
+    known = Known([line("group", session_ms=10_000), silence, act("killed", killed_ms)])
+    said = Said("coordinator_or_network_trouble", "g", "g-1 was lost", ("g-1",), 3 * MINUTE - 15_000, 5 * MINUTE)
+    assert (JUDGES[said.rule](said, known) is None) == is_true
+
+
 def test_a_skip_that_somebody_wanted_may_be_reported_or_not() -> None:
     wanted = span("incident", "skip", 0, 1, members=[], meant=True) | {"group": "g"}
     claim = {"rule": "skip", "text": "t", "who": [], "from_ms": None, "until_ms": None}
