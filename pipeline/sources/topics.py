@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from muster.pipeline.clock import now_ms
 from muster.pipeline.gather import Ints
-from muster.pipeline.sources.batches import headers_of, rows_of
+from muster.pipeline.sources.batches import headers_of
 from muster.pipeline.sources.ends import Between, Place, Reach, Row, history_times, is_reached, rows_of_ends
 from muster.pipeline.sources.segment_files import READERS, Folder, NoSource, folders_among, listed
 from muster.pipeline.sources.segment_reader import Stretch, Walk
@@ -100,7 +100,7 @@ def _segments(system: fs.FileSystem, folder: Folder) -> list[fs.FileInfo]:
 
 
 def _history(system: fs.FileSystem, segments: list[fs.FileInfo], times: Ints) -> list[tuple[int, int]]:
-    """The ends of a partition at these times, which rise: (offset of the first record then or later, time).
+    """The ends of a partition at these times, which rise: (offset of the first batch of then or later, time).
 
     From a time index come (end, since when) instead.
     """
@@ -118,7 +118,10 @@ def _history(system: fs.FileSystem, segments: list[fs.FileInfo], times: Ints) ->
 
 
 def _lookups(system: fs.FileSystem, segment: fs.FileInfo, times: Ints, done: int) -> tuple[list[tuple[int, int]], int]:
-    """The ends at the times from number `done` on that are in a segment. Also how many times are done now."""
+    """The ends at the times from number `done` on that are in a segment. Also how many times are done now.
+
+    A producer that does not reach the broker keeps its records. So a whole batch came after its newest record.
+    """
     rows: list[tuple[int, int]] = []
     with system.open_input_file(segment.path) as stream:
         base_offset = int(segment.base_name[:20])
@@ -130,13 +133,7 @@ def _lookups(system: fs.FileSystem, segment: fs.FileInfo, times: Ints, done: int
             # the first batch that has a record of this time or later
             stop = done + int(np.searchsorted(times[done:], greatest[-1], "right"))
             at = np.searchsorted(greatest, times[done:stop], "left")
-            needed = np.zeros(len(greatest), np.bool_)
-            needed[at] = True
-            records, _ = rows_of(batches.only(needed))
-            offsets = batches.base_offset[at]
-            for number, batch in enumerate(np.cumsum(needed)[at] - 1):
-                of = np.flatnonzero((records.batch == batch) & (records.timestamp >= times[done + number]))
-                rows.append((int(records.offset[of[0]] if len(of) else offsets[number]), int(times[done + number])))
+            rows += zip(batches.base_offset[at].tolist(), times[done:stop].tolist(), strict=True)
             done = stop
     return rows, done
 

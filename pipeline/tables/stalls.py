@@ -165,14 +165,14 @@ def _waits(
     since_ms, until_ms = from_ms + (to_ms - from_ms) // 2, to_ms - _AT_ONCE_MS
     after = [each for each in silences if from_ms < each.until_ms + BACK_MS and each.until_ms < to_ms]
     late = [each for each in after if to_ms <= each.until_ms + BACK_MS + _DELIVERY_MS]
-    if _reads_old(_within(own, since_ms, until_ms), from_ms):
+    if _reads_old(_within(own, since_ms, until_ms), from_ms, silences):
         return True
     for each in late:
         if each.from_ms - from_ms >= STILL_MS:  # the partition stood still before the silence
             since_ms, until_ms = (from_ms + each.from_ms) // 2, each.from_ms
         else:
             since_ms = max(since_ms, each.until_ms + BACK_MS)
-    if late and _reads_old(_within(own, since_ms, until_ms), from_ms):
+    if late and _reads_old(_within(own, since_ms, until_ms), from_ms, silences):
         return True
     if not late and length_ms >= BACK_MS + _DELIVERY_MS and one["known_end"] is not None:
         return False
@@ -182,9 +182,17 @@ def _waits(
     return not is_steady
 
 
-def _reads_old(own: Sequence[Progress], from_ms: int) -> bool:
-    """Did an owner usually read records that had waited for about as long as a partition that waits since `from_ms`?"""
-    return bool(own) and median(ms / max(at_ms - from_ms, 1) for at_ms, ms in own) >= _IN_TURN_SHARE
+def _reads_old(own: Sequence[Progress], from_ms: int, silences: Sequence[Silence]) -> bool:
+    """Did an owner usually read records that had waited for about as long as a partition that waits since `from_ms`?
+
+    While the broker is away, producers keep their records. So silences do not count.
+    """
+
+    def waited_ms(since_ms: int, at_ms: int) -> int:
+        return at_ms - since_ms - silent_ms(silences, since_ms, at_ms)
+
+    shares = [waited_ms(at_ms - ms, at_ms) / max(waited_ms(from_ms, at_ms), 1) for at_ms, ms in own]
+    return bool(shares) and median(shares) >= _IN_TURN_SHARE
 
 
 def _within(progress: Sequence[Progress], from_ms: int, to_ms: int) -> Sequence[Progress]:

@@ -96,7 +96,7 @@ class Known:
         from_ms, until_ms = said.from_ms or 0, self.end_ms if said.until_ms is None else said.until_ms
         return any(
             line["group"] == said.group and line["acted"] <= until_ms + SLACK_MS
-            and line["settled"] >= from_ms - SLACK_MS and any(one["client_id"] == who for one in line["died"])
+            and line["settled"] >= from_ms - SLACK_MS and who in _lost(line)
             for line in self.rebalances
         )  # fmt: skip
 
@@ -342,7 +342,8 @@ def _whose(line: Mapping[str, Any]) -> list[str]:
 def _behind(said: Said, known: Known) -> str | None:
     if known.has_open_stall(said.group) is not False:
         return None
-    return _incident("too_slow", *_ALSO_SLOW)(said._replace(rule=TOO_SLOW), known)
+    # it names partitions
+    return _incident("too_slow", *_ALSO_SLOW)(said._replace(rule=TOO_SLOW, who=()), known)
 
 
 def _fine(said: Said, known: Known) -> str | None:
@@ -366,6 +367,8 @@ def _did(said: Said, who: str, known: Known) -> bool:
     if said.rule == "scale_out":
         return known.came(said, who)
     if said.rule == "scale_in":
+        if "lost" in said.text and known.was_lost(said, who):
+            return True
         return bool(known.acts(said, who, "stop")) and not known.acts(said, who, "killed")
     return any(line["at"] > min(gone) for line in known.acts(said, who, "starts")) if gone else False
 
@@ -384,6 +387,12 @@ def _left(said: Said, who: str, known: Known) -> bool:
         and known.near(said, [{"from": line["acted"], "until": line["settled"]}])
     ]  # fmt: skip
     return bool(gone) or known.was_lost(said, who)
+
+
+def _lost(line: Mapping[str, Any]) -> set[str]:
+    """The members that the broker removed in a rebalance. Its line about the first one may come just before it."""
+    first = {line["trigger"]["client_id"]} if line.get("cause") == "session_expired" and line["trigger"] else set()
+    return first | {one["client_id"] for one in line["died"]}
 
 
 def _trigger(line: Mapping[str, Any]) -> list[str]:

@@ -34,12 +34,15 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
     """The truth, without stalls whose partitions went on, or that the log hardly shows.
 
     Two applications that never met are called UNSEEN. So are records that a member skipped which keeps up: the log
-    shows the same if it reads them.
+    shows the same if it reads them. So is a process that was frozen only while no client reached the broker. A group
+    without a record in the log is left out.
     """
     found = []
+    groups = {one["group"] for one in (*commits, *generations)}
     silences = list[tuple[int, int]]()
     for since, until in sorted((line["from"], line["until"]) for line in truth if line["kind"] == "silence"):
         silences.append((max([since, *(one[1] for one in silences)]), until))  # one silence may lie in another one
+    away = [*silences, *((one["from"], one["until"]) for one in truth if one.get("what") == "trouble")]
     end_ms = max((one.get("until") or one.get("at") or 0 for one in truth), default=0)
     stuck = [*_by_partition(truth, commits), *_unwritten(truth)]
     forgotten = _forgotten(truth, silences)
@@ -54,7 +57,9 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
             least_ms = SILENT_MS if line.get("how") == SLEEP else SHOWN_MS
             if is_over or _shown_ms(line, line["until"], silences) < least_ms:
                 continue
-        if line["kind"] == "incident" and line["what"] == "skip" and line["members"] and not line.get("shown"):
+        if line["kind"] == "group" and line["group"] not in groups:
+            continue
+        if line["kind"] == "incident" and _is_unseen(line, away):
             line["what"] = UNSEEN
         elif line["kind"] == "stall":
             line["shown"] = _shown_ms(line, line["until"], silences)
@@ -72,6 +77,12 @@ def _forgotten(truth: Iterable[Row], silences: Iterable[tuple[int, int]]) -> set
         if any(since <= one[2] <= until for since, until in silences)
         and any(later[:2] == one[:2] and later[2] > one[2] for later in some)
     }  # fmt: skip
+
+
+def _is_unseen(line: Row, away: Iterable[tuple[int, int]]) -> bool:
+    if line["what"] == "frozen":
+        return any(since <= line["from"] and line["until"] <= until for since, until in away)
+    return bool(line["what"] == "skip" and line["members"] and not line.get("shown"))
 
 
 def _by_partition(truth: Iterable[Row], commits: Sequence[Row]) -> Iterable[Row]:

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from muster.pipeline.explain.inputs import Log, inputs_of
-from muster.pipeline.frames import in_this_process
+from muster.pipeline.frames import in_this_process, rows_of_frame
 from muster.pipeline.schema import OFFSETS_TOPIC
 from muster.pipeline.sources.cluster import bounds, read_ranges, share_ranges
 from muster.pipeline.sources.ends import Between, Place
@@ -79,6 +79,22 @@ def log_of_cluster(client: Mapping[str, str]) -> Log:
         return ends_of_cluster(client, reach.of(places), between, until_ms=until_ms)
 
     return Log(raw, ends, lambda: names_of_cluster(client))
+
+
+def with_ends_of(log: Log, cluster: Log) -> Log:
+    """A log of a data directory with the ends that a live cluster shows. That one does not show batches: records that a
+    producer sent late seem to have come at their own times.
+    """
+    return log._replace(ends=cluster.ends)
+
+
+def reached(log: Log) -> dict[tuple[str, int, int], int]:
+    """How far the log of each partition reached at each time: topic, partition, time."""
+    with in_this_process():
+        ends = inputs_of(log).ends
+        assert ends is not None
+        rows = sorted(rows_of_frame(ends), key=lambda row: row["end_offset"])
+    return {(row["topic"], row["partition"], row["time_ms"]): row["end_offset"] for row in rows}
 
 
 UNSEEN: Final = ("groups", "offsets")

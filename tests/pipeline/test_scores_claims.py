@@ -228,6 +228,32 @@ def test_lost_members_of_a_group_that_nobody_stopped_are_no_false_stop() -> None
     assert JUDGES["whole_stop"](said._replace(text="its only member stopped"), known) is not None
 
 
+def test_the_first_lost_member_of_a_rebalance_is_its_trigger() -> None:
+    lines = [line("rebalance", cause=cause, trigger={"client_id": "a"}, acted=1_000, settled=2_000, died=[])
+             for cause in ("session_expired", "member_joined")]  # fmt: skip
+    said = Said("member_died", "g", "a was lost", ("a",), 1_000, 2_000)
+    assert [JUDGES["member_died"](said, Known([one])) for one in lines] == [None, "nothing happened to a"]
+    # it was lost, so it left or was lost
+    said = Said("scale_in", "g", "a left or was lost", ("a",), 1_000, 2_000)
+    assert [JUDGES["scale_in"](said, Known([one])) is None for one in lines] == [True, False]
+
+
+def test_a_claim_that_a_group_is_behind_names_partitions() -> None:
+    known = Known([span("incident", "too_slow", 0, 9, members=["g-2"])])
+    assert JUDGES["behind"](Said("behind", "g", "g-2 is behind", ("g-3",), 1, 2), known) is None
+
+
+@pytest.mark.parametrize("away", [{"kind": "silence"}, {"kind": "episode", "what": "trouble"}])
+def test_a_process_that_was_frozen_while_the_broker_was_away_is_not_shown(away: dict[str, Any]) -> None:
+    truth = [{**away, "from": 10, "until": 90}, span("incident", "frozen", 20, 80), span("incident", "frozen", 20, 95)]
+    assert [one["what"] for one in seen(truth, (), ()) if one["kind"] == "incident"] == [UNSEEN, "frozen"]
+
+
+def test_a_group_without_a_record_has_no_level() -> None:
+    truth = [line("group", topic="t"), line("group", topic="t") | {"group": "h"}]
+    assert [one["group"] for one in seen(truth, [{"group": "h"}], ())] == ["h"]
+
+
 @pytest.mark.parametrize(("from_s", "until_s", "count"), [(170, 230, 0), (100, 200, 2), (120, 250, 0)])
 def test_a_stall_counts_only_if_the_log_shows_it_while_the_broker_is_there(
     from_s: int, until_s: int, count: int

@@ -14,6 +14,9 @@ from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.topics import WHOLE_BYTES, ends_of_path, reach_of_path
 from tests.pipeline.live import Live
 
+_GREATEST_TIME = 35
+"""The place of this field in a batch."""
+
 
 def batch(base_offset: int, records: int, at_ms: int) -> bytes:
     pairs: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v")] * records
@@ -106,11 +109,14 @@ def test_earlier_ends_are_looked_up_at_regular_times(tmp_path: Path) -> None:
     ]
 
 
-def test_a_record_in_the_midst_of_a_batch_is_found(tmp_path: Path) -> None:
-    stamps = [(b"k", b"v", time_ms) for time_ms in (1_000, 2_100, 2_200, 5_000)]
-    data = bytes(batches.build([(key, value) for key, value, _ in stamps], base_offset=7, timestamp_ms=1_000))
-    write(tmp_path, "t-0", 0, batch(0, 7, 900), data)
-    assert ("t", 0, 7, 1_000) in rows(tmp_path, (0, 2_000))
+def test_a_batch_came_after_its_newest_record(tmp_path: Path) -> None:
+    """A producer that did not reach the broker keeps its records, and sends them in one batch."""
+    late = bytearray(batch(7, 4, 1_000))
+    struct.pack_into(">q", late, _GREATEST_TIME, 5_000)
+    write(tmp_path, "t-0", 0, batch(0, 7, 900), bytes(late))
+    assert rows(tmp_path, (0, 6_000)) == [
+        ("t", 0, 0, 0), *(("t", 0, 7, time_ms) for time_ms in range(1_000, 5_001, 1_000)), ("t", 0, 11, 5_000)
+    ]  # fmt: skip
 
 
 def test_of_large_segments_the_time_index_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -434,6 +434,13 @@ def test_a_silence_does_not_make_a_wait_longer() -> None:
     assert list(stalls_of([], [one], {"m": progress}, None, away)) == []
 
 
+def test_records_that_came_after_a_silence_are_as_old_as_a_partition_that_waits() -> None:
+    """It waits for 210 s besides the silence. Its owner reads others, whose records came after the silence."""
+    progress = [(1_130_000 + at, at) for at in range(20_000, 195_000, 5_000)]
+    away = [Silence(1_010_000, 1_130_000, 5)]
+    assert list(stalls_of([], [_CANDIDATE | {"to_ms": 1_330_000}], {"m": progress}, None, away)) == []
+
+
 def test_a_partition_that_stood_still_for_half_a_minute_did_not_stall() -> None:
     progress = [(1_000_000 + at, 0) for at in range(5_000, 150_000, 5_000)]
     assert list(stalls_of([], [_CANDIDATE | {"to_ms": 1_030_000}], {"m": progress}, {("t", 0): [(0, None, "m")]})) == []
