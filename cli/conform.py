@@ -11,7 +11,7 @@ from typing import Final
 
 from muster.cli.output import fail, say
 from muster.cli.parser import like
-from muster.cli.running_server import one_of
+from muster.cli.running_server import check_new_file, one_of
 from muster.client.connection import RequestFailed
 from muster.client.kafka_client import read_command_config
 from muster.client.security import ClientSecurity
@@ -35,6 +35,8 @@ def conform(options: argparse.Namespace) -> int:
     """Exit status 0 when nothing differs, 1 when something does, 2 when nothing could be compared."""
     if options.settings is not None:
         return _print_settings(options.settings)
+    if options.listen is not None and options.address is not None:
+        return fail(COMMAND, f"--listen serves clients, and {options.address} names a broker; give one", WRONG)
     if options.listen is not None:
         # a server, which conform's clients do not need
         from muster.cli import lint
@@ -44,7 +46,8 @@ def conform(options: argparse.Namespace) -> int:
         address = _address(options.address)
         security = read_command_config(options.command_config)
         wishes = _wishes(options)
-        _check_files([getattr(options, form) for form in FORMS])
+        for form in FORMS:
+            check_new_file(f"--{form}", getattr(options, form))
     except ConfigError as error:
         return fail(COMMAND, error, WRONG)
     try:
@@ -85,12 +88,6 @@ def _release(given: str | None) -> Release | None:
     return release
 
 
-def _check_files(paths: list[Path | None]) -> None:
-    for path in paths:
-        if path is not None and not path.absolute().parent.is_dir():
-            raise ConfigError(f"{path} cannot be written: there is no folder {path.absolute().parent}")
-
-
 def _print_settings(name: str) -> int:
     """Print broker properties with which stories can be played."""
     for key, value in settings.SETS[name].items():
@@ -109,19 +106,28 @@ async def _run(options: argparse.Namespace, address: Address, security: ClientSe
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
     report = await task
-    _write(options, report)
+    is_written = _write(options, report)
     for line in text.render(report).splitlines():
         say(line)
     if any(outcome.settings for outcome in report.outcomes):
         say(f"{COMMAND} --settings prints broker properties with which nearly all stories are played")
-    return INTERRUPTED if one.interrupted else report.exit_status
+    if one.interrupted:
+        return INTERRUPTED
+    return report.exit_status if is_written else report.exit_status or WRONG
 
 
-def _write(options: argparse.Namespace, report: Report) -> None:
+def _write(options: argparse.Namespace, report: Report) -> bool:
+    """Write the reports, and return whether all of them are written."""
+    is_written = True
     for form, render in FORMS.items():
         path: Path | None = getattr(options, form)
         if path is not None:
-            path.write_text(render(report), encoding="utf-8")
+            try:
+                path.write_text(render(report), encoding="utf-8")
+            except OSError as error:
+                fail(COMMAND, f"--{form} {path} cannot be written: {error.strerror or error}")
+                is_written = False
+    return is_written
 
 
 class Progress:

@@ -62,7 +62,10 @@ def run(options: argparse.Namespace) -> int:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_serve(bootstrap, security, address, config, token))
     except CannotListen as error:
-        return fail(COMMAND, error.strerror or error)
+        # this import is needed only after a failure
+        from muster.cli.serve_messages import cannot_listen
+
+        return fail(COMMAND, cannot_listen(error, "--http"))
     finally:
         log.close()
     return 0

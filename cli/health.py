@@ -75,16 +75,19 @@ def _address(options: argparse.Namespace) -> tuple[Address, bool, Callable[[sock
     if options.address is not None:
         return parse_address(options.address, "the address", advertised=True), options.tls, _ask
     config = load(file=options.config, environment=os.environ)
+    listeners = config.listeners
+    if options.tls and not any(one.has_tls for one in listeners):
+        names = ", ".join(one.name for one in listeners)
+        raise ConfigError(f"--tls: no listener of --config or the environment has TLS ({names}); give HOST:PORT")
     door = config.value("muster.http.listener")
-    if door is not None:
+    if door is not None and not options.tls:
         # most servers have no HTTP door
         from muster.coordinator.http.address import split_address
 
         found, has_tls = split_address(str(door), "muster.http.listener")
         if found.port:  # nobody knows the port of a door at a free port
             return _reachable(found), has_tls, _ask_door
-    listeners = config.listeners
-    first = next((one for one in listeners if not one.has_tls), listeners[0])
+    first = next((one for one in listeners if one.has_tls == options.tls), listeners[0])
     return _reachable(Address(first.host, first.port)), first.has_tls, _ask
 
 
@@ -126,15 +129,11 @@ def ask(
             with context.wrap_socket(connection, server_hostname=address.host) as encrypted:
                 question(encrypted)
         except OSError as error:  # all errors of ssl are OSErrors
-            if getattr(error, "reason", None) not in _WANTS_CERTIFICATE:
+            # this import is needed only after a failure
+            from muster.client import hints
+
+            if getattr(error, "reason", None) not in hints.WANTS_CERTIFICATE:
                 raise
-
-
-_WANTS_CERTIFICATE = (
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED",
-    "SSLV3_ALERT_HANDSHAKE_FAILURE",
-    "SSLV3_ALERT_BAD_CERTIFICATE",
-)
 
 
 def _ask(connection: socket.socket) -> None:

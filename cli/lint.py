@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.cli.output import fail
+from muster.cli.running_server import check_new_file
 from muster.coordinator import server
 from muster.coordinator.config import Config, ConfigError, load
 from muster.coordinator.config.listeners import show
@@ -26,6 +27,7 @@ def run(options: argparse.Namespace) -> int:
     if unknown:
         return fail("muster lint", f"there is no moment {unknown[0]}; there are {', '.join(MOMENTS)}", 2)
     try:
+        check_new_file("--report", options.report)
         config = _config(options)
     except ConfigError as error:
         return fail("muster lint", error, 2)
@@ -34,7 +36,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         found = serve(config, stdout, options.moment or [*MOMENTS], rehearse=options.rehearse or bool(options.moment))
     except OSError as error:
-        return fail("muster lint", error)
+        # this import is needed only after a failure
+        from muster.cli.serve_messages import start_failure
+
+        return fail("muster lint", start_failure(error, config))
     finally:
         stdout.close()
         log.close()

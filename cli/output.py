@@ -36,8 +36,15 @@ def say(text: str, to: TextIO | None = None) -> None:
 
 def fail(command: str, why: object, status: int = 1) -> int:
     """Print to stderr why a command fails, and return its exit status."""
-    say(f"{command}: {why}", sys.stderr)
+    say(f"{command}: {reason(why)}", sys.stderr)
     return status
+
+
+def reason(why: object) -> str:
+    """Why something failed, in words: an OSError names its file, but not the number of the error."""
+    if isinstance(why, OSError) and why.strerror is not None:
+        return why.strerror if why.filename is None else f"{why.filename} cannot be used: {why.strerror}"
+    return str(why)
 
 
 def say_sentence(text: str) -> None:
@@ -71,7 +78,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def printing(command: str, work: Callable[[], int]) -> int:
-    """Run a command that prints; return its status: 0 if a pipe is closed, 1 if stdout cannot be written."""
+    """Run a command that prints. Returns its status: 0 if a pipe is closed, 1 if stdout or a file cannot be used."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -83,7 +90,9 @@ def printing(command: str, work: Callable[[], int]) -> int:
         _write_no_more()
         return 0
     except OSError as error:
-        if error.filename is not None or error.errno not in _NOT_WRITABLE:
+        if error.filename is not None:
+            return fail(command, error)
+        if error.errno not in _NOT_WRITABLE:
             raise
         _write_no_more()
         print(f"{command}: its output cannot be written: {error.strerror}", file=sys.stderr)

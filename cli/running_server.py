@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -28,6 +29,19 @@ def one_of(option: str, given: Sequence[str], known: Sequence[str]) -> list[str]
             raise ConfigError(f"{option} '{word}': one of {', '.join(known)} was expected{like(word, known)}")
         found.append(by_letters[word.lower()])
     return found
+
+
+def check_new_file(option: str, path: Path | None) -> None:
+    """Refuse a file that cannot be written, before the work whose result the file gets. Raises ConfigError."""
+    if path is None:
+        return
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise ConfigError(f"{option} {path} cannot be written: it is a folder; give a file")
+    if not folder.is_dir():
+        raise ConfigError(f"{option} {path} cannot be written: there is no folder {folder}")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise ConfigError(f"{option} {path} cannot be written: Permission denied; give another file")
 
 
 Answer = Callable[[KafkaClient, argparse.Namespace], int]

@@ -174,6 +174,8 @@ def _is_loopback(host: str) -> bool:
 
 def start_failure(error: OSError, config: Config) -> str:
     """A sentence that names the address or directory that cannot be used, the reason, and what to do."""
+    if isinstance(error, FileExistsError):
+        return f"{error.filename} cannot be used: it is a file; give a directory with --data-dir"
     if error.filename is not None:
         return f"{error.filename} cannot be used: {_reason(error)}; give a writable directory with --data-dir"
     if isinstance(error, CannotListen):
@@ -183,13 +185,19 @@ def start_failure(error: OSError, config: Config) -> str:
 
 def _cannot_listen(error: CannotListen, config: Config) -> str:
     what, option = _named(error, config)
+    own = next((one for place, one in _listeners(config) if one.port == error.port), None)
+    if error.errno == errno.EADDRINUSE and error.purpose in _OF_THE_DOOR and own is not None:
+        where = f"cannot listen on {show(error.host, error.port)}{what}"
+        return f"{where}: listener {own.name} of this server has that port; give another with {option}"
+    return cannot_listen(error, option, what)
+
+
+def cannot_listen(error: CannotListen, option: str, what: str = "") -> str:
+    """A sentence about an address at which a server cannot listen, and what to do. `option` gave the address."""
     where = f"cannot listen on {show(error.host, error.port)}{what}"
     if isinstance(error.__cause__, socket.gaierror):
         return f"{where}: the host is not known; give an address of this machine with {option}"
     if error.errno == errno.EADDRINUSE:
-        own = next((one for place, one in _listeners(config) if one.port == error.port), None)
-        if error.purpose in _OF_THE_DOOR and own is not None:
-            return f"{where}: listener {own.name} of this server has that port; give another with {option}"
         return f"{where}: the port is in use; stop the program that has it, or give another with {option}"
     if error.errno == errno.EADDRNOTAVAIL:
         return f"{where}: it is not an address of this machine; give one that is with {option}"

@@ -61,7 +61,8 @@ MAX_ANSWER_BYTES: Final = 100_000_000
 CLIENT_ID: Final = "muster"
 _RENEWED_AT: Final = 0.8
 """The client authenticates again after this part of a session's lifetime, before the server demands it."""
-IS_IT_LISTENING: Final = "; is a server listening there? (--bootstrap-server HOST:PORT)"
+NAME_ANOTHER: Final = " (--bootstrap-server HOST:PORT)"
+IS_IT_LISTENING: Final = f"; is a server listening there?{NAME_ANOTHER}"
 
 
 class RequestFailed(Exception):
@@ -244,6 +245,8 @@ class Connection:
             # this import is needed only after a failure
             from muster.client import hints
 
+            if getattr(error, "reason", None) in hints.WANTS_CERTIFICATE:
+                return hints.SHOW_CERTIFICATE
             self._socket.close()
             hint = hints.of_silence(self._place, protocol, None if security is None else security.context)
         return hint or f"is it a Kafka listener of {protocol}? (--command-config FILE)"

@@ -17,6 +17,15 @@ ALERT: Final = b"\x15\x03"
 _API_VERSIONS: Final = struct.pack(">hhih", 18, 0, 1, -1)
 _SASL_HANDSHAKE: Final = struct.pack(">hhihh", 17, 1, 2, -1, 0)
 _WITH_TLS: Final = "security.protocol=SSL or SASL_SSL in the file of --command-config"
+WANTS_CERTIFICATE: Final = (
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE",
+    "SSLV3_ALERT_BAD_CERTIFICATE",
+)
+"""The names that OpenSSL gives the alerts of a server that demands a certificate."""
+SHOW_CERTIFICATE: Final = (
+    "it demands a certificate that it trusts: look at ssl.keystore.location in the file of --command-config"
+)
 SPEAKS_NO_TLS: Final = (
     "it speaks no TLS: give security.protocol=PLAINTEXT or SASL_PLAINTEXT in the file of --command-config, or the port "
     "of a listener with TLS"

@@ -90,7 +90,7 @@ class ClientLint:
         try:
             await asyncio.to_thread(path.write_text, written + "\n", encoding="utf-8")
         except OSError as error:
-            log.error("the report about clients could not be written", path=str(path), reason=str(error))
+            log.error("the report about clients could not be written", path=str(path), reason=error.strerror)
             self._say(written)
 
     def _on_signal(self) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from muster.client.connection import RequestFailed
+from muster.client.connection import NAME_ANOTHER, RequestFailed
+from muster.client.kafka_client import KafkaClient
 from muster.client.security import ClientSecurity
 from muster.conform.login import opener
 from muster.conform.nearest import nearest
@@ -16,6 +18,7 @@ from muster.conform.player.readiness import WITHOUT_IDS
 from muster.conform.player.releases import Release, name_of
 from muster.conform.player.story import Body, Reply
 from muster.conform.settings import Known
+from muster.coordinator.config.listeners import Address
 
 BROKER, GROUP = 4, 32
 """Types of the resources of DescribeConfigs."""
@@ -89,7 +92,24 @@ class Target:
 
 
 async def find(address: tuple[str, int], shown: str, security: ClientSecurity | None) -> Target:
-    """Connect, and ask what the broker serves. Raises RequestFailed."""
+    """Connect, and ask what the broker serves. Raises RequestFailed, which says what to do if that is known."""
+    try:
+        return await _found(address, shown, security)
+    except RequestFailed as failure:
+        why = await asyncio.to_thread(_as_client, address, security)
+        raise why or failure from failure
+
+
+def _as_client(address: tuple[str, int], security: ClientSecurity | None) -> RequestFailed | None:
+    """Why the client of the commands cannot use this broker either: it finds out what a wrong listener speaks."""
+    try:
+        KafkaClient([Address(*address)], security).close()
+    except RequestFailed as failure:
+        return RequestFailed(str(failure).removesuffix(NAME_ANOTHER))
+    return None
+
+
+async def _found(address: tuple[str, int], shown: str, security: ClientSecurity | None) -> Target:
     opened = opener(security)
     connection = await Connection.to(*address, opened=opened)
     try:

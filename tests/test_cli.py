@@ -305,7 +305,7 @@ def test_serve_refuses_a_data_directory_in_use(serving: Callable[..., Serving], 
 def test_serve_refuses_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     output = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
-    assert str(tmp_path / "data") in output
+    assert f"{tmp_path / 'data'} cannot be used: it is a file; give a directory with --data-dir" in output
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -372,6 +372,12 @@ def test_health_asks_the_first_listener_of_the_configuration(serving: Callable[.
     env = {"KAFKA_LISTENERS": f"PLAINTEXT://:{server.port}"}
     assert run("health", env=env).stdout == f"muster health: 127.0.0.1:{server.port} answers\n"
     server.stop()
+
+
+def test_health_with_tls_does_not_ask_a_listener_without_it() -> None:
+    refused = run("health", "--tls", env={"KAFKA_LISTENERS": "PLAINTEXT://127.0.0.1:1"})
+    sentence = "muster health: --tls: no listener of --config or the environment has TLS (PLAINTEXT); give HOST:PORT\n"
+    assert (refused.returncode, refused.stderr) == (2, sentence)
 
 
 def test_health_asks_the_http_door_if_there_is_one(serving: Callable[..., Serving]) -> None:
@@ -471,6 +477,11 @@ def test_health_connects_with_tls(serving: Callable[..., Serving], tmp_path: Pat
     assert run("health", address).returncode == 1
     there = env | {"KAFKA_LISTENERS": f"SSL://{address}"}
     assert run("health", env=there).stdout == f"muster health: {address} answers\n"
+    both = there | {
+        "KAFKA_LISTENERS": f"PLAINTEXT://127.0.0.1:1,SSL://{address}",
+        "KAFKA_MUSTER_HTTP_LISTENER": "127.0.0.1:2",
+    }
+    assert run("health", "--tls", env=both).stdout == f"muster health: {address} answers\n"
 
 
 def test_a_configuration_without_tls_and_door_imports_no_code_of_theirs() -> None:

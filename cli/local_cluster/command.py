@@ -61,6 +61,8 @@ def working_directory(given: Path | None) -> Iterator[Path]:
     except DirectoryLocked as error:
         holder = "another process" if error.pid is None else f"the process {error.pid}"
         raise Failed(f"the directory {given} is in use by {holder}: stop it, or give another --data-dir") from error
+    except FileExistsError as error:
+        raise Failed(f"--data-dir {given} cannot be used: it is a file; give a directory") from error
     except OSError as error:
         raise Failed(f"--data-dir {given} cannot be used: {error.strerror or error}") from error
     try:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from muster.cli.output import Steps, fail, printing
+from muster.cli.output import Steps, fail, printing, reason
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.system.wall_time import UTC, format_wall, parse_wall_ms
 from muster.simulation.sample.writing import END_MS, TRUTH_FILE, NotEmpty, Wanted, write
@@ -49,7 +49,7 @@ def sample(
     except NotEmpty:
         return fail(COMMAND, f"{directory} is not empty: give an empty directory, or a new one", 2)
     except (OSError, LogError) as error:
-        return fail(COMMAND, f"{directory} cannot be written: {error}")
+        return fail(COMMAND, f"{directory} cannot be written: {reason(error)}")
     span = f"{_shown(written.start_ms)} to {_shown(written.end_ms)}"
     print(f"{directory}: {written.groups} groups, {written.commits:,} commits, {span} UTC")
     print(f"{directory / TRUTH_FILE}: what really happened")

@@ -71,7 +71,7 @@ _OTHERS: Final = """
 health  health:health  ask a server whether it answers
     | Ask a server for its API versions; exit status 0 when it answers, else 1.
     address? HOST:PORT  default: a listener of --config or the environment, if possible one without TLS
-    --tls  with TLS; not needed when the address is that of --config
+    --tls  with TLS; without HOST:PORT only a listener of --config or the environment that has TLS
     --command-config FILE  a client.properties: use its TLS settings, and check the server's certificate
     --config FILE  the server.properties that the server runs with
 version  -  print the version

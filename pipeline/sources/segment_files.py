@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -50,13 +51,19 @@ def file_system(path: str) -> tuple[fs.FileSystem, str]:
         raise NoSource(f"{path} cannot be opened: {error}") from error
 
 
+def why(error: BaseException) -> str:
+    """The reason of an error of pyarrow; that of a local file is the operating system's own word."""
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number else str(error)
+
+
 def listed(path: str) -> tuple[fs.FileSystem, str, list[fs.FileInfo]]:
     """The content of a folder: its file system, its path there, and its entries. Raises NoSource."""
     system, root = file_system(path)
     try:
         return system, root, system.get_file_info(fs.FileSelector(root))
     except (pa.ArrowException, OSError) as error:
-        raise NoSource(f"{path} cannot be listed: {error}") from error
+        raise NoSource(f"{path} cannot be listed: {why(error)}") from error
 
 
 def folders_among(entries: list[fs.FileInfo]) -> list[Folder]:

@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from muster.pipeline.arguments import DELTA, PARQUET
 from muster.pipeline.schema import OFFSETS_TOPIC
-from muster.pipeline.sources.segment_files import NoSource, file_system, find_segments
+from muster.pipeline.sources.segment_files import NoSource, file_system, find_segments, why
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
 from muster.pipeline.tables.inputs import EVENTS_TOPIC
 from muster.pipeline.tables.share_states import STATE_TOPIC as SHARE_TOPIC
@@ -108,7 +108,7 @@ def table_kind(path: str) -> str | None:
             raise NoSource(f"{path} is a file: give the folder of its partition, or the data directory")
         names = [entry.base_name for entry in system.get_file_info(fs.FileSelector(root))]
     except (pa.ArrowException, OSError) as error:
-        raise NoSource(f"{path} cannot be listed: {error}") from error
+        raise NoSource(f"{path} cannot be listed: {why(error)}") from error
     if "_delta_log" in names:
         return DELTA
     return PARQUET if "_SUCCESS" in names or any(name.endswith(".parquet") for name in names) else None

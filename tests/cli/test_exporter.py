@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -48,3 +49,12 @@ def test_the_exporter_refuses_wrong_options(capsys: pytest.CaptureFixture[str]) 
     ):
         assert main(["exporter", *words]) == 2
         assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["exporter", "console"])
+def test_a_port_in_use_is_said_in_a_sentence(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        assert main([command, "--http", address]) == 1
+    why = "the port is in use; stop the program that has it, or give another with --http"
+    assert capsys.readouterr().err.splitlines()[-1] == f"muster {command}: cannot listen on {address}: {why}"

@@ -18,6 +18,11 @@ def test_a_moment_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[s
     assert "there is no moment nothing; there are rebalance, expired" in capsys.readouterr().err
 
 
+def test_a_report_that_cannot_be_written_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "--report", str(tmp_path)]) == 2
+    assert f"--report {tmp_path} cannot be written: it is a folder; give a file" in capsys.readouterr().err
+
+
 def test_a_port_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conform", "--listen", "nowhere"]) == 2
     assert "muster lint: " in capsys.readouterr().err

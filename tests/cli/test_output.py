@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from muster.cli.groups import show_groups
-from muster.cli.output import as_json, print_json, print_table, printing, say, width
+from muster.cli.output import as_json, fail, print_json, print_table, printing, say, width
 from muster.client.event_reader import Events
 
 Capture = pytest.CaptureFixture[str]
@@ -55,12 +55,31 @@ def test_a_leave_reason_cannot_forge_a_line_of_the_timeline(capsys: Capture, mon
     assert line.isprintable()
 
 
-def test_errors_other_than_output_errors_are_raised() -> None:
+def test_errors_of_neither_the_output_nor_a_file_are_raised() -> None:
     def work() -> int:
-        raise FileNotFoundError(2, "No such file", "x")
+        raise ConnectionResetError(104, "Connection reset by peer")
 
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ConnectionResetError):
         printing("muster x", work)
+
+
+def test_a_file_that_cannot_be_used_is_one_sentence(capsys: Capture) -> None:
+    def work() -> int:
+        raise PermissionError(13, "Permission denied", "other/x")
+
+    assert printing("muster x", work) == 1
+    assert capsys.readouterr().err == "muster x: other/x cannot be used: Permission denied\n"
+
+
+def test_the_reason_of_a_failure_has_no_number(capsys: Capture) -> None:
+    assert fail("muster x", FileNotFoundError(2, "No such file or directory", "y"), 2) == 2
+    assert fail("muster x", OSError(28, "No space left on device")) == 1
+    assert fail("muster x", OSError("y was replaced")) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "muster x: y cannot be used: No such file or directory",
+        "muster x: No space left on device",
+        "muster x: y was replaced",
+    ]
 
 
 def run_printing(code: str, stdout: Any, **environment: str) -> subprocess.CompletedProcess[bytes]:

@@ -19,8 +19,10 @@ STORY = "find-coordinator-one"
         (["localhost:1", "--story", "join-is-a-barier"], "there is no such story; did you mean join-is-a-barrier?"),
         (["localhost:1", "--as", "5.0"], "--as 5.0: one of 4.4, 4.3, 4.2, 4.1, 4.0, 3.9 was expected"),
         (["localhost:1", "--as", "new"], "--as new: one of"),
-        (["localhost:1", "--html", "/nowhere/x.html"], "there is no folder /nowhere"),
-        (["127.0.0.1:1"], "127.0.0.1:1 cannot be reached"),
+        (["localhost:1", "--html", "/nowhere/x.html"], "--html /nowhere/x.html cannot be written: there is no folder"),
+        (["localhost:1", "--json", "/"], "--json / cannot be written: it is a folder; give a file"),
+        (["localhost:1", "--listen", "9"], "--listen serves clients, and localhost:1 names a broker; give one"),
+        (["127.0.0.1:1"], "127.0.0.1:1 cannot be reached: Connection refused; is a server listening there?\n"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_a_sentence(

@@ -232,3 +232,21 @@ async def test_connections_use_tls_and_a_login(tmp_path: Path) -> None:
         wrong = of(client | {"sasl.jaas.config": client["sasl.jaas.config"].replace("a secret", "no")}, "test")
         with pytest.raises(RequestFailed, match="refuses alice"):
             await begun(port_of(server), STORY, security=wrong)
+        with pytest.raises(RequestFailed, match=r"it speaks TLS: give security.protocol=SSL or SASL_SSL in the file"):
+            await begun(port_of(server), STORY)
+        encrypted = {name: value for name, value in client.items() if not name.startswith("sasl.")}
+        with pytest.raises(RequestFailed, match=r"only clients that say who they are \(by PLAIN\): give security"):
+            await begun(port_of(server), STORY, security=of(encrypted | {"security.protocol": "SSL"}, "test"))
+        with pytest.raises(RequestFailed, match="is not trusted: self-signed certificate in certificate chain; the"):
+            await begun(port_of(server), STORY, security=of({"security.protocol": "SSL"}, "test"))
+    async with muster() as server:
+        with pytest.raises(RequestFailed, match=r"it speaks no TLS: give security.protocol=PLAINTEXT or SASL_PLAIN"):
+            await begun(port_of(server), STORY, security=of({"security.protocol": "SSL"}, "test"))
+    demanding = {**properties, "listeners": "SSL://127.0.0.1:0", "ssl.client.auth": "required",
+                 "listener.name.ssl.ssl.keystore.location": key, "listener.name.ssl.ssl.keystore.type": "PEM",
+                 "ssl.truststore.location": str(trust), "ssl.truststore.type": "PEM"}  # fmt: skip
+    async with muster(**demanding) as server:
+        with pytest.raises(RequestFailed, match=r"it demands a certificate that it trusts: look at ssl.keystore"):
+            await begun(port_of(server), STORY, security=of(encrypted | {"security.protocol": "SSL"}, "test"))
+    with pytest.raises(RequestFailed, match=r"Connection refused; is a server listening there\?$"):
+        await begun(port_of(server), STORY)
