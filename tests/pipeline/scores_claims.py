@@ -28,6 +28,8 @@ COVERED: Final = 0.5
 """A stall is true if a true one covers this share of it."""
 STILL: Final = ("STALL", "STOP")
 _TWICE: Final = 2
+_NEAR_MS: Final = 2_000
+"""A rebalance may differ from the time of its claim by this much."""
 
 
 class Said(NamedTuple):
@@ -102,10 +104,17 @@ class Known:
 
     def was_killed_apart(self, said: Said, who: str) -> bool:
         """Whether the member was killed then, so long before or after a silence that this explains nothing."""
-        kills = self.acts(said._replace(from_ms=(said.from_ms or 0) + BEFORE_MS - SLACK_MS), who, "killed")
+        from_ms, until_ms = said.from_ms or 0, self.end_ms if said.until_ms is None else said.until_ms
+        kills = {line["at"] for line in self.acts(said, who, "killed")}
         before_ms = 2_000 + max((line.get("session_ms", 0) for line in self.of("group", said.group)), default=0)
-        return bool(kills) and not any(
-            begin - before_ms <= line["at"] <= end for line in kills for begin, end in self.silences
+        ends = [
+            one["last_life"] for line in self.rebalances for one in line["died"]
+            if line["group"] == said.group and one["client_id"] == who
+            and from_ms - _NEAR_MS <= line["settled"] and line["acted"] <= until_ms + _NEAR_MS
+        ]  # fmt: skip
+        return bool(ends) and all(
+            at_ms in kills and not any(begin - before_ms <= at_ms <= end for begin, end in self.silences)
+            for at_ms in ends
         )
 
     def came(self, said: Said, who: str) -> bool:
@@ -295,6 +304,9 @@ def _stop(said: Said, known: Known) -> str | None:
 
 def _stalled(said: Said, known: Known) -> str | None:
     until_ms = known.end_ms if said.until_ms is None else said.until_ms
+    stuck = {f"offset {line['offset']:,} " for line in known.of("incident", said.group, POISON)}
+    if stuck and "again and again" in said.text and not any(words in said.text for words in stuck):
+        return f"it was stuck at {sorted(stuck)}"
     unread = [] if known.of("no_stall", said.group) else known.unread(said.group)
     for name in said.who:
         true = known.stalls(said.group, name) + unread
@@ -333,7 +345,9 @@ def _incident(*whats: str) -> Judge:
 
 
 def _whose(line: Mapping[str, Any]) -> list[str]:
-    """The members by whom a group is too slow, or that have different topics."""
+    """The members by whom a group is too slow, or that have different topics; or the partitions that were skipped."""
+    if line["what"] == SKIPPED:
+        return [f"{line['topic']}-{one}" for one in line.get("partitions", ())]
     if line["what"] == TWO_TOPICS:
         return [who for members in line["topics"].values() for who in members]
     return line["members"] if line["what"] == TOO_SLOW else []

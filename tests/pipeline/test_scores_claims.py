@@ -185,7 +185,9 @@ def test_a_member_that_hangs_does_not_poll() -> None:
 @pytest.mark.parametrize(("killed_ms", "is_true"), [(3 * MINUTE - 5_000, True), (3 * MINUTE - 30_000, False)])
 def test_a_member_that_was_killed_long_before_a_silence_was_not_lost_by_it(killed_ms: int, is_true: bool) -> None:
     silence = {"kind": "silence", "how": "away", "from": 3 * MINUTE, "until": 5 * MINUTE}
-    known = Known([line("group", session_ms=10_000), silence, act("killed", killed_ms)])
+    died = [{"client_id": "g-1", "noticed": killed_ms + 10_000, "last_life": killed_ms}]
+    lost = line("rebalance", cause="session_expired", acted=killed_ms + 10_000, settled=3 * MINUTE, died=died)
+    known = Known([line("group", session_ms=10_000), silence, act("killed", killed_ms), lost])
     said = Said("coordinator_or_network_trouble", "g", "g-1 was lost", ("g-1",), 3 * MINUTE - 15_000, 5 * MINUTE)
     assert (JUDGES[said.rule](said, known) is None) == is_true
 
@@ -197,11 +199,21 @@ def test_a_skip_that_somebody_wanted_may_be_reported_or_not() -> None:
         assert found({"verdicts": [{"group": "g", "claims": claims}]}, [wanted], "skip") == ({}, [])
 
 
+@pytest.mark.parametrize(("offset", "is_true"), [("1,234", True), ("1,235", False)])
+def test_a_claim_of_a_poison_record_names_its_offset(offset: str, is_true: bool) -> None:
+    stall = line("stall", topic="t", partitions=[0], how="stick", **{"from": 0}, until=END)
+    known = Known([stall, span("incident", "poison", 0, END, topic="t", partition=0, offset=1234)])
+    said = Said("stalled", "g", f"m committed offset {offset} of t-0 again and again", ("t-0",), 0, END)
+    assert (JUDGES[said.rule](said, known) is None) == is_true
+
+
 def test_a_claim_of_slow_members_names_the_right_ones_and_the_right_time() -> None:
     slow = {**span("incident", "too_slow", 0, END, members=["m"]), "group": "g"}
     topics = {**span("incident", "two_topics", 0, END), "topics": {"t": ["m"], "u": ["n"]}}
-    known = Known([slow, topics])
-    for rule, who, is_true in ((TOO_SLOW, "m", True), (TOO_SLOW, "n", False), ("two_topics", "o", False)):
+    skip = {**span("incident", SKIPPED, 0, END), "topic": "t", "partitions": [1]}
+    known = Known([slow, topics, skip])
+    for rule, who, is_true in ((TOO_SLOW, "m", True), (TOO_SLOW, "n", False), ("two_topics", "o", False),
+                               (SKIPPED, "t-1", True), (SKIPPED, "t-0", False)):  # fmt: skip
         assert (JUDGES[rule](Said(rule, "g", "t", (who,)), known) is None) == is_true
     claim = {"rule": TOO_SLOW, "text": "t", "who": [], "from_ms": 2 * MINUTE, "until_ms": None}
     figures = incidents({"verdicts": [{"group": "g", "claims": [claim]}]}, [slow])
