@@ -29,10 +29,10 @@ def member_of(member_id: str, metadata: bytes, instance_id: str | None = None) -
     )
 
 
-def assignment_bytes(partitions: Partitions, user_data: bytes | None = None, version: int = NEWEST) -> bytes:
+def assignment_bytes(partitions: Partitions, user_data: bytes | None = None) -> bytes:
     """Encode the assignment of one member as bytes for SyncGroup. Raises UnrepresentableField."""
     rows = [ConsumerProtocolAssignmentTopicPartition(topic, list(numbers)) for topic, numbers in partitions.items()]
-    return encode_assignment(ConsumerProtocolAssignment(rows, user_data), version)
+    return encode_assignment(ConsumerProtocolAssignment(rows, user_data), NEWEST)
 
 
 def assignments_bytes(assignment: Assignment) -> Mapping[str, bytes]:

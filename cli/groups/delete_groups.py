@@ -39,7 +39,10 @@ def consumer_groups(client: KafkaClient) -> list[str]:
 
 
 def find_consumer_group(client: KafkaClient, group_id: str, verb: str) -> Description | None:
-    """Describe a group of consumers; None if it does not exist. Raises RequestFailed for a group of another type."""
+    """Describe a group of consumers; None if it does not exist. Raises RequestFailed for a group of another type.
+
+    `verb`: what cannot be done to such a group, for the error.
+    """
     found = find_group(client, group_id)
     if found is None:
         return None
@@ -54,15 +57,15 @@ def find_consumer_group(client: KafkaClient, group_id: str, verb: str) -> Descri
     return found
 
 
-def check_inactive(client: KafkaClient, group_id: str, verb: str) -> None:
+def check_inactive(client: KafkaClient, group_id: str) -> None:
     """Raise RequestFailed when the group has members: only offsets of inactive groups are reset, as in Kafka's tool."""
-    found = find_consumer_group(client, group_id, verb)
+    found = find_consumer_group(client, group_id, "reset")
     if found is None:
         what = f"there is no group {group_id} yet: its first members will find these offsets"
-        say(f"muster groups offsets {verb}: {what}", sys.stderr)
+        say(f"muster groups offsets reset: {what}", sys.stderr)
     elif found.state not in INACTIVE:
         raise RequestFailed(
-            f"the offsets of group {group_id} can be {verb} only while it is inactive, and its state is {found.state}: "
+            f"the offsets of group {group_id} can be reset only while it is inactive, and its state is {found.state}: "
             f"stop its {members(found)} first"
         )
 

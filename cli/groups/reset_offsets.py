@@ -45,7 +45,7 @@ def run_reset(client: KafkaClient, options: argparse.Namespace) -> int:
     status = 0
     for group in dict.fromkeys(groups):
         try:
-            check_inactive(client, group, "reset")
+            check_inactive(client, group)
             planned = _rows(client, group, plan, chosen)
             refused = commit(client, group, {one.partition: one.offset for one in planned}) if plan.execute else {}
         except RequestFailed as failure:

@@ -45,9 +45,9 @@ class Answered:
 class Asker:
     """Sends requests in versions that the target advertises."""
 
-    def __init__(self, dial: Dial, advertised: Versions, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, dial: Dial, advertised: Versions) -> None:
         """`advertised`: the versions that the target reports."""
-        self.dial, self.advertised, self.patience_s = dial, advertised, patience_s
+        self.dial, self.advertised = dial, advertised
         self.correlation = 0
 
     def version(self, api: str) -> int | None:
@@ -65,7 +65,7 @@ class Asker:
         correlation = self.correlation
         request = codec.encode_request(api, version, correlation, CLIENT_ID, body, extra)
         await link.write(framed(request))
-        frame = await link.frame(self.patience_s)
+        frame = await link.frame(PATIENCE_S)
         answer, verdict = judge.judge(api, version, correlation, frame)
         return Answered(request, frame, answer, verdict)
 
@@ -110,12 +110,12 @@ def codes_of(body: object) -> set[int]:
     return set()
 
 
-async def advertised(dial: Dial, patience_s: float = PATIENCE_S) -> Versions:
+async def advertised(dial: Dial) -> Versions:
     """What the target reports, by ApiVersions version 0, which every target must know."""
     link = Link(*await dial())
     try:
         await link.write(framed(codec.encode_request("ApiVersions", 0, 1, CLIENT_ID, {})))
-        _, body = codec.decode_response("ApiVersions", 0, await link.frame(patience_s))
+        _, body = codec.decode_response("ApiVersions", 0, await link.frame(PATIENCE_S))
     finally:
         await link.close()
     return {row["ApiKey"]: (row["MinVersion"], row["MaxVersion"]) for row in body["ApiKeys"]}

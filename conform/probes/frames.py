@@ -72,10 +72,10 @@ async def _answered(link: Link, request: bytes, correlation: int, version: int =
     return Found(verdict, request, frame) if verdict else None
 
 
-async def _closes(link: Link, what: str, severity: Severity = DIFFERS) -> Found | None:
+async def _closes(link: Link, what: str) -> Found | None:
     if await link.is_closed(CLOSES_S):
         return None
-    return _wrong(f"{what}, and the connection stays open: Kafka closes it", severity)
+    return _wrong(f"{what}, and the connection stays open: Kafka closes it", DIFFERS)
 
 
 async def unknown_version(link: Link, _: Place) -> Found | None:

@@ -233,7 +233,7 @@ class UnifiedLog:
             buffer = batch if type(batch) is bytearray else bytearray(batch)
             stamp(buffer, 0, base_offset, length, leader_epoch)
             if stamps:
-                set_log_append_time(buffer, 0, wall_ms)
+                set_log_append_time(buffer, wall_ms)
             try:
                 segment.file.pwrite(buffer, segment.size)
             except OSError as error:
@@ -302,7 +302,7 @@ class UnifiedLog:
         rest = memoryview(batch)[HEADER_SIZE:]
         stamp(head, 0, base_offset, length, leader_epoch)
         if self.segments.stamps_append_time:
-            set_log_append_time(head, 0, wall_ms, rest)
+            set_log_append_time(head, wall_ms, rest)
         with self._availability.failing(segment.file.path):
             segment.file.pwrite_parts([head, rest], segment.size)
 

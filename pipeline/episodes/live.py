@@ -21,7 +21,6 @@ STUCK: Final = "stuck"
 FENCED: Final = "fenced"
 STORM: Final = "storm"
 """The rules of claims that only the present state shows."""
-OF_LIVE: Final = (WAITED_FOR, STUCK, FENCED, STORM)
 _NAMED: Final = 3
 
 

@@ -219,7 +219,7 @@ def test_start_offsets_of_a_share_group_are_listed(capsys: pytest.CaptureFixture
 )
 def test_offsets_of_other_group_types_are_not_reset(name: str, sentence: str) -> None:
     with pytest.raises(RequestFailed) as said:
-        check_inactive(Kafka(), name, "reset")
+        check_inactive(Kafka(), name)
     assert str(said.value).startswith(sentence)
     with pytest.raises(RequestFailed, match="only groups of consumers can be changed"):
         find_consumer_group(Kafka(), name, "changed")

@@ -33,5 +33,5 @@ def build_control(
         transactional=True,
     )
     _ATTRIBUTES.pack_into(buffer, CRC_START, TRANSACTIONAL | CONTROL)
-    set_crc(buffer, 0, len(buffer))
+    set_crc(buffer, len(buffer))
     return buffer

@@ -85,7 +85,7 @@ def build(
     buffer: bytearray = builder.build()
     stamp(buffer, 0, base_offset, len(buffer) - LENGTH_OVERHEAD, leader_epoch)
     if log_append_time:
-        set_log_append_time(buffer, 0, timestamp_ms)
+        set_log_append_time(buffer, timestamp_ms)
     return buffer
 
 
@@ -252,5 +252,5 @@ def as_batch(run: Buffer) -> bytes:
         batch = message_sets.as_batch(run, lambda codec, packed: unpack_set(codec, packed, UNPACKED_LIMIT))
     except MalformedMessageSet as error:
         raise CorruptBatch(str(error)) from error
-    set_crc(batch, 0, len(batch))
+    set_crc(batch, len(batch))
     return bytes(batch)

@@ -111,7 +111,7 @@ def assemble(header: BatchHeader, records: bytes, record_count: int) -> bytes:
         buffer, 0, *header._replace(length=size - LENGTH_OVERHEAD, crc=0, magic=MAGIC, record_count=record_count)
     )
     buffer[HEADER_SIZE:] = records
-    set_crc(buffer, 0, size)
+    set_crc(buffer, size)
     return bytes(buffer)
 
 

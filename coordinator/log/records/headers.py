@@ -265,12 +265,12 @@ def demand_crc(batch: Buffer, header: BatchHeader) -> None:
         raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")
 
 
-def set_log_append_time(buffer: bytearray, position: int, wall_ms: int, rest: Buffer = b"") -> None:
-    """Set the timestamp of all records to `wall_ms`, and the CRC. `rest`: the bytes after `buffer`."""
-    header = read_header(buffer, position)
-    _ATTRIBUTES.pack_into(buffer, position + CRC_START, header.attributes | LOG_APPEND_TIME)
-    _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, wall_ms)
-    set_crc(buffer, position, header.length + LENGTH_OVERHEAD, rest)
+def set_log_append_time(buffer: bytearray, wall_ms: int, rest: Buffer = b"") -> None:
+    """Set the timestamp of all records of a batch to `wall_ms`, and the CRC. `rest`: the bytes after `buffer`."""
+    header = read_header(buffer)
+    _ATTRIBUTES.pack_into(buffer, CRC_START, header.attributes | LOG_APPEND_TIME)
+    _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_POSITION, wall_ms)
+    set_crc(buffer, header.length + LENGTH_OVERHEAD, rest)
 
 
 def set_timestamps(buffer: bytearray, max_timestamp: int) -> None:
@@ -278,12 +278,12 @@ def set_timestamps(buffer: bytearray, max_timestamp: int) -> None:
     attributes = _ATTRIBUTES.unpack_from(buffer, CRC_START)[0] & ~LOG_APPEND_TIME
     _ATTRIBUTES.pack_into(buffer, CRC_START, attributes)
     _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_POSITION, max_timestamp)
-    set_crc(buffer, 0, len(buffer))
+    set_crc(buffer, len(buffer))
 
 
-def set_crc(buffer: bytearray, position: int, size: int, rest: Buffer = b"") -> None:
-    """Compute the CRC of the batch of `size` bytes at `position` again. The batch's last bytes may be in `rest`."""
-    crc = crc32c(bytes(buffer[position + CRC_START : position + size]))
+def set_crc(buffer: bytearray, size: int, rest: Buffer = b"") -> None:
+    """Compute the CRC of the batch of `size` bytes again. The batch's last bytes may be in `rest`."""
+    crc = crc32c(bytes(buffer[CRC_START:size]))
     if rest:
         crc = crc32c_extend(crc, bytes(rest))
-    _CRC.pack_into(buffer, position + CRC_POSITION, crc)
+    _CRC.pack_into(buffer, CRC_POSITION, crc)

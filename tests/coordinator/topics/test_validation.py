@@ -32,7 +32,7 @@ def changed(position: int, code: str, value: int, data: bytearray | None = None)
     data = batch(b"a", b"b") if data is None else data
     struct.pack_into(">" + code, data, position, value)
     if position >= 21:
-        set_crc(data, 0, len(data))
+        set_crc(data, len(data))
     return data
 
 

@@ -404,7 +404,7 @@ def test_malformed_records_stop_the_compaction() -> None:
     harness = CompactionHarness()
     bad = batches.build([(b"k", b"1"), (b"k", b"2")], timestamp_ms=NOW)
     bad[61] = 0x7F
-    set_crc(bad, 0, len(bad))
+    set_crc(bad, len(bad))
     harness.log.append(0, bad, wall_ms=NOW)
     harness.compact()
     assert harness.log.size_bytes == len(bad)

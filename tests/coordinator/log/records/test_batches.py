@@ -119,7 +119,7 @@ def test_read_checks_the_crc_unless_switched_off() -> None:
 def test_an_unknown_codec_is_named() -> None:
     data = batch(b"abc")
     data[22] |= 7
-    set_crc(data, 0, len(data))
+    set_crc(data, len(data))
     with pytest.raises(UnsupportedCompression, match="type 7"):
         list(batches.read(data))
 
@@ -135,7 +135,7 @@ def test_damaged_records_raise_only_batch_errors(codec: int, position: int, flip
     if cut:
         del data[-min(cut, len(data) - 62) :]
         struct.pack_into(">i", data, 8, len(data) - 12)
-    set_crc(data, 0, len(data))
+    set_crc(data, len(data))
     with contextlib.suppress(BatchError):
         check(data)
     try:
@@ -346,10 +346,10 @@ def test_the_records_of_a_batch_can_be_read_one_by_one(codec: int) -> None:
     data[-1] ^= 1
     with pytest.raises(CorruptBatch, match="CRC"):
         next(batches.each(data, read_header(data)))
-    set_crc(data, 0, len(data))
+    set_crc(data, len(data))
     data = data[:-5] + b"\xff" * 5
     struct.pack_into(">i", data, 8, len(data) - 12)
-    set_crc(data, 0, len(data))
+    set_crc(data, len(data))
     with pytest.raises(CorruptBatch):
         [*batches.each(data, read_header(data))]
 

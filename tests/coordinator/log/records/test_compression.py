@@ -51,7 +51,7 @@ def packed(codec: int, records: bytes, count: int = 1) -> bytearray:
     struct.pack_into(">h", data, 21, codec)
     struct.pack_into(">i", data, 23, count - 1)
     struct.pack_into(">i", data, 57, count)
-    set_crc(data, 0, len(data))
+    set_crc(data, len(data))
     return data
 
 

@@ -90,7 +90,7 @@ def test_stamping_a_batch_updates_its_crc() -> None:
 def test_log_append_time_is_seen_by_readers(head: int | None) -> None:
     data = batch(b"a", b"b")
     first, rest = (data, b"") if head is None else (data[:head], bytes(data[head:]))
-    set_log_append_time(first, 0, 5, rest)
+    set_log_append_time(first, 5, rest)
     read = DefaultRecordBatch(bytes(first + rest) if head else bytes(first))
     assert read.validate_crc()
     assert [(record.timestamp, record.timestamp_type) for record in read] == [(5, 1), (5, 1)]

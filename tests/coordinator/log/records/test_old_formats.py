@@ -419,7 +419,7 @@ def test_a_log_with_an_unknown_codec_is_not_changed(magic: int) -> None:
     if magic == 2:
         packed = bytearray(batch(b"x"))
         packed[22] |= 6
-        set_crc(packed, 0, len(packed))
+        set_crc(packed, len(packed))
         data = bytes(packed)
     else:
         data = wrapped(magic, 3, 6, b"whatever")

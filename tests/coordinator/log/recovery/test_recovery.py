@@ -456,7 +456,7 @@ def test_a_crc_that_hides_broken_records_is_seen_at_reading() -> None:
     log = manage(storage).open_log("t", 0)
     bad = batch(b"abc")
     bad[61] = 0x7F
-    set_crc(bad, 0, len(bad))
+    set_crc(bad, len(bad))
     log.append(0, bad, wall_ms=NOW)
     assert killed(storage).open_log("t", 0).end_offset == 1
 

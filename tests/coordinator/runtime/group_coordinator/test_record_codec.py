@@ -188,7 +188,7 @@ def test_a_damaged_batch_is_refused() -> None:
         read(bytes(data))
     data = bytearray(log_of([commit()]))[:61]
     data[8:12] = (49).to_bytes(4, "big")
-    set_crc(data, 0, len(data))
+    set_crc(data, len(data))
     with pytest.raises(CorruptBatch):
         read(bytes(data))
 
