@@ -79,16 +79,16 @@ class Session:
         """Play everything. If the task is cancelled, the report is of what was played until then."""
         began, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
 
-        def tell(outcome: Outcome) -> None:
+        def report(outcome: Outcome) -> None:
             outcome = with_hurts(outcome) if outcome.state is State.FAILED else outcome
             self.outcomes.append(outcome)
             on_outcome(outcome)
 
         cleaning = Cleaning(self.target, self.start)
         try:
-            await Run(self.target, self.plan, cleaning, tell).play()
+            await Run(self.target, self.plan, cleaning, report).play()
             if self.has_probes:
-                await self._probe(tell)
+                await self._probe(report)
         except asyncio.CancelledError:
             self.interrupted = True
         return Report(
@@ -104,13 +104,13 @@ class Session:
         except RequestFailed as failure:
             raise ConnectionError(f"{failure}") from failure
 
-    async def _probe(self, tell: Callable[[Outcome], object]) -> None:
+    async def _probe(self, report: Callable[[Outcome], object]) -> None:
         _, left = await probes.run_probes(
             self._dial,
             self.target.keys,
             may_alter=self.wishes.may_alter,
             prefix=f"{self.start}-",
-            done=tell,
+            done=report,
         )
         self.left += left
 

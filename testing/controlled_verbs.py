@@ -48,14 +48,14 @@ class ControlledGroups(AdminGroups):
         return GroupView.of_fields(self._row(group_id)["view"])
 
     def events(self, group_id: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._told(group_id)["events"]
+        found: list[dict[str, Any]] = self._history_of(group_id)["events"]
         return found
 
     def history(self, group_id: str, *, everything: bool = False) -> list[str]:
-        found: list[str] = self._told(group_id, everything=everything)["timeline"]
+        found: list[str] = self._history_of(group_id, everything=everything)["timeline"]
         return found
 
-    def _told(self, group_id: str, *, everything: bool = False) -> dict[str, Any]:
+    def _history_of(self, group_id: str, *, everything: bool = False) -> dict[str, Any]:
         try:
             return self._do(group_id, f"history?everything={int(everything)}", method="GET")
         except CannotBeDone:

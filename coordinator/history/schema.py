@@ -79,10 +79,10 @@ def to_json(event: Event, wall_ms: int) -> bytes:
 
 def short_json(event: Event, wall_ms: int) -> bytes | None:
     """The record value of an event with at most one member. None for other events, which need `pieces`."""
-    tell = _WHOLE.get(event.kind)
-    if tell is None:
+    whole = _WHOLE.get(event.kind)
+    if whole is None:
         return None
-    return f"{_head(event, wall_ms)}{tell(event.facts)}}}".encode("utf-8", "surrogatepass")
+    return f"{_head(event, wall_ms)}{whole(event.facts)}}}".encode("utf-8", "surrogatepass")
 
 
 def pieces(event: Event, wall_ms: int) -> Iterator[str | None]:

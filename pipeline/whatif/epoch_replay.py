@@ -170,7 +170,7 @@ class EpochReplay:
 
     def _settle(self, output: Output) -> None:
         for event in output.events:
-            handler = _TOLD.get(event.kind)
+            handler = _HANDLERS.get(event.kind)
             if handler is not None:
                 handler(self, event)
         for record in output.records:
@@ -233,7 +233,7 @@ def _topic(name: str, partitions: int) -> TopicImage:
     return TopicImage(name, md5(name.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest(), partitions)
 
 
-_TOLD: Final[Mapping[str, Callable[[EpochReplay, Event], None]]] = {
+_HANDLERS: Final[Mapping[str, Callable[[EpochReplay, Event], None]]] = {
     events.EPOCH_BUMPED: EpochReplay._bumped,
     events.TARGET_ASSIGNED: lambda replay, _: replay.costs.target(),
     events.EPOCH_RECONCILED: EpochReplay._reconciled,

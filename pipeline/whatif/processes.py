@@ -200,8 +200,8 @@ class Clients:
         of life.
         """
         last_ms = self._last_sign_ms.get(stay.member_id, 0)
-        is_told = self.history.source == EVENTS and stay.end == EXPIRED
-        if is_told and last_ms - heard_ms > _CLOCKS_DIFFER_MS:
+        is_stated = self.history.source == EVENTS and stay.end == EXPIRED
+        if is_stated and last_ms - heard_ms > _CLOCKS_DIFFER_MS:
             return heard_ms
         return max(heard_ms, last_ms)
 

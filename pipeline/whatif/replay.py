@@ -211,7 +211,7 @@ class Replay:
 
     def _settle(self, output: Output) -> None:
         for event in output.events:
-            handler = _TOLD.get(event.kind)
+            handler = _HANDLERS.get(event.kind)
             if handler is not None:
                 handler(self, event)
         for respond, response in output.replies:
@@ -312,7 +312,7 @@ class Replay:
         self.counts_id = tuple(sorted(counts.items()))
 
 
-_TOLD: Final[Mapping[str, Callable[[Replay, Event], None]]] = {
+_HANDLERS: Final[Mapping[str, Callable[[Replay, Event], None]]] = {
     events.REBALANCE_STARTED: Replay._rebalance_began,
     events.REBALANCE_COMPLETED: Replay._rebalance_completed,
     events.GROUP_EMPTIED: lambda replay, _: replay.costs.emptied(replay.ms),

@@ -77,8 +77,8 @@ class FaultyStore:
                 self._failures += 1
                 future.set_exception(StoreAway(why))
 
-        def do(is_told: bool) -> None:
-            if tables.is_down or (self.is_cut and is_told) or server != tables.servers:
+        def do(is_answered: bool) -> None:
+            if tables.is_down or (self.is_cut and is_answered) or server != tables.servers:
                 return  # the caller will get a timeout
             if tables.waits_for_standby and is_write():
                 if rng.randrange(1000) < ENDED:
@@ -86,10 +86,10 @@ class FaultyStore:
                     tables.saw()
                     self._run(lambda: fail("the session has ended"))
                 else:
-                    tables.wait(lambda: do(is_told))
+                    tables.wait(lambda: do(is_answered))
                 return
             value = act()
-            if is_told and not self.is_cut:
+            if is_answered and not self.is_cut:
                 self._run(lambda: answer(value))
 
         if rng.randrange(1000) < self.faults:
@@ -97,10 +97,10 @@ class FaultyStore:
             if kind != "refused":
                 # the statement is executed although nobody gets an answer: soon, or much later
                 late_ms = takes_ms if kind == "lost" else rng.randrange(LATEST_MS)
-                world.later(late_ms, lambda _: do(is_told=False))
+                world.later(late_ms, lambda _: do(is_answered=False))
             world.later(rng.randrange(self._timeout_ms), lambda _: self._run(lambda: fail(kind)))
         else:
-            world.later(takes_ms, lambda _: do(is_told=not is_late))
+            world.later(takes_ms, lambda _: do(is_answered=not is_late))
             world.later(self._timeout_ms, lambda _: self._run(lambda: fail("timeout")))
         return await future
 

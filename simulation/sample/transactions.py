@@ -176,13 +176,13 @@ class Worker:
                 commit = number % 7 != 3
                 error, producer = yield from self.end(client, producer, commit=commit)
                 assert not error, error_name(error)
-                self._tell(began_ms, "committed" if commit else "aborted", "client")
+                self._report(began_ms, "committed" if commit else "aborted", "client")
 
     def _taken_over(self, zombie: Client, producer: Producer, began_ms: int) -> Steps:
         """Start another process with the same transactional id. After that, the first process tries to commit."""
         heir = self.process()
         new = yield from self.begin(heir)
-        self._tell(began_ms, "aborted", "new_producer")
+        self._report(began_ms, "aborted", "new_producer")
         yield self.random.randrange(1_000, 5_000)
         error, _ = yield from self.end(zombie, producer, commit=True)
         self._truth.write("fenced", transactional_id=self.name, time=self._world.wall_ms, client_id=zombie.client_id,
@@ -192,12 +192,12 @@ class Worker:
     def _too_slow(self, client: Client, producer: Producer, began_ms: int) -> Steps:
         """Do nothing for longer than the timeout, then begin again."""
         yield TIMEOUT_MS + 15_000
-        self._tell(began_ms, "aborted", "timeout")
+        self._report(began_ms, "aborted", "timeout")
         error, _ = yield from self.end(client, producer, commit=True)
         assert error
         return (yield from self.begin(client))
 
-    def _tell(self, began_ms: int, outcome: str, cause: str) -> None:
+    def _report(self, began_ms: int, outcome: str, cause: str) -> None:
         self._truth.write("transaction", transactional_id=self.name, began=began_ms, time=self._world.wall_ms,
                          outcome=outcome, cause=cause, group=GROUP, offsets=1)  # fmt: skip
 
