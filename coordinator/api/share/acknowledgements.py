@@ -123,7 +123,7 @@ class Acknowledgements:
         write = share.acknowledge(self._member_id, some, partial(self._done, place))
         try:
             if is_large:
-                yield None  # to make a change of many rows, and to write it, takes two turns of the event loop
+                yield None  # to make a change of many rows, and to write it, takes two iterations
         finally:
             write()  # also for a client that is gone
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from muster.coordinator.groups.share.commands import (
@@ -24,28 +25,27 @@ def change_states(
     persister: Callable[[], Persister], wanted: StatesWanted | StatesUnwanted
 ) -> Job[StatesCreated | StatesDeleted]:
     """Create or delete states, and return the command with the result for the core."""
-    keeper = persister()
+    own = persister()
     if isinstance(wanted, StatesWanted):
-        return StatesCreated(wanted, (yield from _answers(_creations(keeper, wanted))))
+        return StatesCreated(wanted, (yield from _answers(_creations(own, wanted))))
     failures: dict[str, Failures] = {}
     for group_id in wanted.partitions:
-        failures[group_id] = yield from _answers(_deletions(keeper, wanted, group_id))
+        failures[group_id] = yield from _answers(_deletions(own, wanted, group_id))
     return StatesDeleted(wanted, failures)
 
 
-def _creations(keeper: Persister, wanted: StatesWanted) -> Iterator[Question]:
+def _creations(persister: Persister, wanted: StatesWanted) -> Iterator[Question]:
     for topic_id, offsets in wanted.offsets.items():
         for partition, offset in offsets.items():
             key = StateKey(wanted.group_id, topic_id, partition)
-            request = InitializeState(key, wanted.epoch, offset)
-            yield key, lambda later, request=request: keeper.initialize(request, later)  # type: ignore[misc]  # bound now
+            yield key, partial(persister.initialize, InitializeState(key, wanted.epoch, offset))
 
 
-def _deletions(keeper: Persister, wanted: StatesUnwanted, group_id: str) -> Iterator[Question]:
+def _deletions(persister: Persister, wanted: StatesUnwanted, group_id: str) -> Iterator[Question]:
     for topic_id, partitions in wanted.partitions[group_id].items():
         for partition in partitions:
             key = StateKey(group_id, topic_id, partition)
-            yield key, lambda later, key=key: keeper.delete(DeleteState(key), later)  # type: ignore[misc]  # bound now
+            yield key, partial(persister.delete, DeleteState(key))
 
 
 def _answers(questions: Iterable[Question]) -> Job[Failures]:

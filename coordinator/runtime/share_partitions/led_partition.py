@@ -53,7 +53,7 @@ Ended = Callable[[Refusal | None], object]
 _NOT_WRITTEN: Final = "Error in write state RPC. "
 """The words with which Kafka begins the message of a failed write."""
 FEW_ROWS: Final = 50
-"""A change of more rows is made, written and ended in one turn of the event loop each."""
+"""A change of more rows is made, written and ended in an iteration of the event loop each."""
 REST_MS: Final = 1_000
 """Records in flight that nobody has used for so long are packed."""
 NOT_READ: Final = -1
@@ -224,7 +224,8 @@ class LedSharePartition:
     def acknowledge(self, member: str, some: Sequence[Acknowledgement], done: Ended) -> Callable[[], object]:
         """Acknowledge records of a member. `done` is called when the change is durable, or refused.
 
-        Returns the function that writes the change. The caller must call it, at once or in the next turn.
+        Returns the function that writes the change. The caller must call it, at once or in the next iteration of the
+        event loop.
         """
         now_ms = self._machine.clock.now().mono_ms
         change = acknowledge(self.core, member, some, now_ms)
