@@ -69,7 +69,9 @@ def jumped(commits: CommitRows, few: Thinned, reach: Reach) -> pa.StructArray:
     time_ms, offset, who = known(commits.time_ms[rows]), commits.offset.at(rows), commits.member_id.numbers.at(rows)
     is_same = ~(begins(who, commits.generation.at(rows)) | (life.rows == life.first)) & who.valid
     read = offset.values - life.before(offset).values
-    gap_ms = np.maximum(time_ms.values - life.before(time_ms).values, 1_000)
+    # while a member commits one offset again and again, it may read on. So its time since its last step counts
+    moved, _ = life.latest(begins(offset) | (life.rows == life.first), before=True)
+    gap_ms = np.maximum(time_ms.values - time_ms.values[moved], 1_000)
     unread = behind(reach.end_then, offset)
     was_unread = life.before(unread)
     per_s = Column(np.maximum(read, 0) * 1_000 // gap_ms, is_same & offset.valid)

@@ -318,7 +318,7 @@ def _may_stall(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows
     silent_ms = np.where(is_last & ~reach.not_beyond_ms.valid, to_ms - from_ms, surely_ms)
     enough = (windows.commits == WINDOW) | (is_last & (windows.commits > 1))
     is_long = (surely_ms >= np.maximum(SURELY_MS, usual_ms)) | (enough & (silent_ms >= np.maximum(SETTLE_MS, usual_ms)))
-    is_long |= (windows.commits > 1) & (surely_ms >= np.maximum(BESIDE_MS, usual_ms))
+    is_long |= surely_ms >= np.maximum(BESIDE_MS, usual_ms)
     found: Mask = beyond.valid & (to_ms - from_ms >= STILL_MS) & is_long
     # without a known end, only an offset that is committed very often, and moved before, may be a stall
     was_moving = (windows.earlier >= REPEATED) & (windows.runs >= MOVED * windows.earlier)

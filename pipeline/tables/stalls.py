@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from muster.pipeline.episodes.silence import Silence, silent_ms
-from muster.pipeline.episodes.thresholds import AGAIN_COMMITS, BACK_MS, LONGEST_GAPS, SETTLE_MS, USUAL_GAPS
+from muster.pipeline.episodes.thresholds import AGAIN_COMMITS, BACK_MS, LATE_MS, LONGEST_GAPS, SETTLE_MS, USUAL_GAPS
 from muster.pipeline.frames import DataFrame, F
 from muster.pipeline.tables import by_group
 from muster.pipeline.tables.findings import FINDING, read
@@ -47,7 +47,7 @@ _DELIVERY_MS: Final = 120_000
 """Producers send a record for at most this long (delivery.timeout.ms). Its own time is the time before."""
 
 _PROGRESS: Final = 2
-"""A group that made progress this often after a silence is back."""
+"""A group that made progress this often after a silence is back. A member that did so this often goes on."""
 
 Row = dict[str, Any]
 Progress = tuple[int, int]
@@ -179,7 +179,18 @@ def _waits(
     every = [_within(some, since_ms, until_ms) for some in member_commits.values()]
     spans = {at_ms // SPAN_MS for some in every for at_ms, _ in some}
     is_steady = bool(spans) and 2 * SPAN_MS * len(spans) >= until_ms - since_ms
-    return not is_steady
+    is_silent = one["run_commits"] < AGAIN_COMMITS
+    return not is_steady and not (
+        is_silent and any(_is_usual(some, since_ms, until_ms) for some in member_commits.values())
+    )
+
+
+def _is_usual(progress: Sequence[Progress], from_ms: int, to_ms: int) -> bool:
+    """Did a member that commits rarely make progress in this time, as often as it usually does?"""
+    times = sorted({at_ms for at_ms, _ in progress})
+    some = [at_ms for at_ms in times if from_ms <= at_ms < to_ms]
+    gaps = [after - before for before, after in pairwise(times)]
+    return len(some) >= _PROGRESS and 2 * median(gaps) * len(some) >= to_ms - from_ms
 
 
 def _reads_old(own: Sequence[Progress], from_ms: int, silences: Sequence[Silence]) -> bool:
@@ -262,8 +273,7 @@ def is_long(
     usual_ms = max(usual_ms, LONGEST_GAPS * _without(silences, one, one["silence_ms"]))
     if enough and quiet_ms >= max(SETTLE_MS, usual_ms):
         return True
-    is_enough = one["commits"] > 1 and surely_ms >= max(BESIDE_MS, usual_ms)
-    return bool(is_enough and _others_go_on(one, surely_ms, silences, member_commits))
+    return surely_ms >= max(BESIDE_MS, usual_ms) and _others_go_on(one, surely_ms, silences, member_commits)
 
 
 def _others_go_on(
@@ -271,15 +281,24 @@ def _others_go_on(
 ) -> bool:
     """Is the owner silent in all its partitions for much longer than other members between two commits?
 
-    Members of one group usually have the same settings. So the others show how often the owner would commit.
+    Members of one group usually have the same settings. So the others show how often the owner would commit. If they
+    commit rarely, a silence takes away whole gaps. Then their commits after it are counted.
     """
     from_ms, to_ms, owner = one["from_ms"], one["to_ms"], one["member_id"]
     own = _within(member_commits.get(owner, ()), from_ms + 1, to_ms - _AT_ONCE_MS)
-    others = sorted(
-        at_ms for who, some in member_commits.items() if who != owner for at_ms, _ in _within(some, from_ms, to_ms)
-    )
-    gaps = (until - since - silent_ms(silences, since, until) for since, until in pairwise((from_ms, *others, to_ms)))
-    return not own and bool(others) and USUAL_GAPS * max(gaps) <= length_ms
+    others = [_within(some, from_ms, to_ms) for who, some in member_commits.items() if who != owner]
+    times = (from_ms, *sorted(at_ms for some in others for at_ms, _ in some), to_ms)
+    gaps = (until - since - silent_ms(silences, since, until) for since, until in pairwise(times))
+    is_longer = any(others) and USUAL_GAPS * max(gaps) <= length_ms
+    return not own and (is_longer or any(_goes_on_rarely(some, one, silences) for some in others))
+
+
+def _goes_on_rarely(progress: Sequence[Progress], one: Row, silences: Sequence[Silence]) -> bool:
+    """Did another member, which commits rarely, commit USUAL_GAPS times since the last silence?"""
+    from_ms, to_ms = one["from_ms"], one["to_ms"]
+    back_ms = max((each.until_ms + LATE_MS for each in silences if from_ms <= each.until_ms <= to_ms), default=to_ms)
+    times = sorted({at_ms for at_ms, _ in _within(progress, back_ms, to_ms - _AT_ONCE_MS)})
+    return len(times) >= USUAL_GAPS and median(after - before for before, after in pairwise(times)) > SPAN_MS
 
 
 def _back_ms(one: Row, until_ms: int, member_commits: Mapping[str | None, Sequence[Progress]]) -> int:

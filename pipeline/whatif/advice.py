@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import sqrt
 from typing import Final, NamedTuple
 
-from muster.pipeline.episodes.thresholds import BACK_MS, SLOW_TWICE
+from muster.pipeline.episodes.thresholds import BACK_MS, LOOP_MS, LOOPS, SLOW_TWICE
 from muster.pipeline.whatif.compare import Comparison, WhatIf
 from muster.pipeline.whatif.costs import Figures
-from muster.pipeline.whatif.history import CONSUMER, EVENTS, EXPIRED, LOG, History, planned
+from muster.pipeline.whatif.history import CONSUMER, EVENTS, EXPIRED, LOG, History, Stay, planned
 from muster.pipeline.whatif.leader import is_cooperative
 from muster.pipeline.whatif.processes import polled_too_late
 from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
@@ -201,7 +202,23 @@ def _may_be_advised(setting: Setting, history: History) -> bool:
         return False  # in each rebalance all members would stop, only to spare the second rounds
     if history.protocol == CONSUMER and (setting.protocol or setting.assignor not in (None, *ON_THE_SERVER)):
         return False  # nobody returns to the protocol in which all members stop, or to its strategies
-    return setting.deploy is None or not (history.emptied or _died(history))
+    return setting.deploy is None or not (history.emptied or _died(history) or _leaves_again(history))
+
+
+def _leaves_again(history: History) -> bool:
+    """Whether most departures are of processes that left again and again: a deploy restarts each process once."""
+    by_process: dict[tuple[str, str], list[Stay]] = defaultdict(list)
+    for one in history.stays:
+        by_process[one.client_id, one.host].append(one)
+    departures = again = 0
+    for stays in by_process.values():
+        ends = sorted(one.end_ms for one in stays if one.end_ms is not None)
+        departures += len(ends)
+        # several members may have one client id and one host
+        beside = sum((one.joined_ms or 0) < min(ends, default=0) for one in stays)
+        later = ends[LOOPS * max(beside, 1) - 1 :]
+        again += len(ends) if any(end - first <= LOOP_MS for first, end in zip(ends, later, strict=False)) else 0
+    return 2 * again > departures
 
 
 def _died(history: History) -> bool:

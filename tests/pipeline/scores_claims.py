@@ -83,6 +83,12 @@ class Known:
         some = [line for line in self.lines.get(kind, ()) if line["group"] == group]
         return some if what is None else [line for line in some if line["what"] == what]
 
+    def rebalances_of(self, group: str) -> int:
+        """How many rebalances the broker saw, also those whose causes nobody knows."""
+        unsure = [line for line in self.of("unsure", group) if line["last"] is not None]
+        known = sum(line["group"] == group for line in self.rebalances)
+        return known + sum(line["last"] - line["first"] + 1 for line in unsure)
+
     def acts(self, said: Said, who: str | None, *whats: str) -> list[Mapping[str, Any]]:
         """The acts that explain what is said of a member (None: of the group)."""
         from_ms = 0 if said.from_ms is None else said.from_ms - BEFORE_MS
@@ -218,7 +224,7 @@ def _level(known: Known, group: str) -> frozenset[str]:
              and line["what"] == "killed"}  # fmt: skip
     # on a busy machine the broker's lines do not always explain a death
     lost |= {one.what for one in known.happenings if one.group == group and one.what == "deaths"}
-    may_look = bool(lost) or "trouble" in whats or sum(line["group"] == group for line in known.rebalances) >= MANY
+    may_look = bool(lost) or "trouble" in whats or known.rebalances_of(group) >= MANY
     may_look |= "behind" in incidents
     return frozenset({FINE, LOOK} if may_look else {FINE})
 
@@ -415,8 +421,7 @@ def _trigger(line: Mapping[str, Any]) -> list[str]:
 
 
 def _unstable(said: Said, known: Known) -> str | None:
-    few = sum(line["group"] == said.group for line in known.rebalances) < MANY
-    return "it has few rebalances" if few else None
+    return "it has few rebalances" if known.rebalances_of(said.group) < MANY else None
 
 
 _ALSO_SLOW: Final = ("burst", "keeps_up", "behind")

@@ -22,6 +22,8 @@ BACK_MS: Final = 10_000
 """After the broker's absence, members need some time until they are back."""
 SHOWN_MS: Final = 40_000
 """A stall that the log shows for a shorter time counts for nothing. While the broker is away, a log shows nothing."""
+SKIPPED_MS: Final = 20_000
+"""The step over skipped records comes this soon after a script asked for it."""
 SLEEP: Final = "sleep"
 """How a stall is called that ends by itself: the member did not poll for some time."""
 SILENT_MS: Final = 100_000
@@ -34,8 +36,8 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
     """The truth, without stalls whose partitions went on, or that the log hardly shows.
 
     Two applications that never met are called UNSEEN. So are records that a member skipped which keeps up: the log
-    shows the same if it reads them. So is a process that was frozen only while no client reached the broker. A group
-    without a record in the log is left out.
+    shows the same if it reads them. A skip also needs its step in the commits. UNSEEN is a process, too, that was
+    frozen only while no client reached the broker. A group without a record in the log is left out.
     """
     found = []
     groups = {one["group"] for one in (*commits, *generations)}
@@ -59,7 +61,7 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
                 continue
         if line["kind"] == "group" and line["group"] not in groups:
             continue
-        if line["kind"] == "incident" and _is_unseen(line, away):
+        if line["kind"] == "incident" and _is_unseen(line, away, commits):
             line["what"] = UNSEEN
         elif line["kind"] == "stall":
             line["shown"] = _shown_ms(line, line["until"], silences)
@@ -79,10 +81,10 @@ def _forgotten(truth: Iterable[Row], silences: Iterable[tuple[int, int]]) -> set
     }  # fmt: skip
 
 
-def _is_unseen(line: Row, away: Iterable[tuple[int, int]]) -> bool:
+def _is_unseen(line: Row, away: Iterable[tuple[int, int]], commits: Iterable[Row]) -> bool:
     if line["what"] == "frozen":
         return any(since <= line["from"] and line["until"] <= until for since, until in away)
-    return bool(line["what"] == "skip" and line["members"] and not line.get("shown"))
+    return bool(line["what"] == "skip" and line["members"] and not _skipped(line, commits))
 
 
 def _by_partition(truth: Iterable[Row], commits: Sequence[Row]) -> Iterable[Row]:
@@ -178,6 +180,20 @@ def _lasts_as_shown(line: dict[str, Any], partition: int, commits: Iterable[Row]
     stuck = {offset for at_ms, offset in some if at_ms <= line["until"]}
     moved_ms = min((at_ms for at_ms, offset in some if at_ms > line["until"] and offset not in stuck), default=None)
     line["until"], line["open"] = moved_ms or max(end_ms, line["until"]), moved_ms is None
+
+
+def _skipped(line: Row, commits: Iterable[Row]) -> bool:
+    """Do the commits of a member that was far behind have the step over the records that it skipped?
+
+    A member that has just lost its partitions cannot skip any.
+    """
+    times: dict[int, list[tuple[int, int]]] = {}
+    for one in commits:
+        is_then = line["from"] - SKIPPED_MS <= one["time_ms"] <= line["until"] + SKIPPED_MS
+        if is_then and (one["group"], one["topic"]) == (line["group"], line.get("topic")):
+            times.setdefault(one["partition"], []).append((one["time_ms"], one["committed_offset"]))
+    steps = [after[1] - before[1] for some in times.values() for before, after in pairwise(sorted(some))]
+    return bool(line.get("shown")) and max(steps, default=0) >= line["records"]
 
 
 def _met(line: Row, generations: Iterable[Row]) -> bool:

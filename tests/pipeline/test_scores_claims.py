@@ -298,8 +298,20 @@ def test_a_rebalance_that_the_broker_forgot_when_it_stopped_does_not_count() -> 
 
 def test_records_that_a_fast_member_skips_are_not_shown() -> None:
     truth = [span("incident", "skip", 0, 9, members=["g-1"]), span("incident", "skip", 0, 9)]
-    truth.append(span("incident", "skip", 0, 9, members=["g-1"], shown=True))
-    assert [one["what"] for one in seen(truth, (), ())] == [UNSEEN, SKIPPED, SKIPPED]
+    truth.append(span("incident", "skip", 0, 9, members=["g-1"], topic="t", records=150, shown=True))
+    commits = [{"group": "g", "topic": "t", "partition": 0, "time_ms": at, "committed_offset": offset}
+               for at, offset in ((0, 10), (5, 20), (8, 180))]  # fmt: skip
+    assert [one["what"] for one in seen(truth, commits, ())] == [UNSEEN, SKIPPED, SKIPPED]
+    assert [one["what"] for one in seen(truth, commits[:2], ())] == [UNSEEN, SKIPPED, UNSEEN]
+
+
+def test_a_rebalance_counts_though_nobody_knows_its_cause() -> None:
+    one = line("rebalance", generation=1, cause="member_joined", trigger=None, acted=1, settled=2, died=[])
+    few = [line("group", topic="t"), one, line("unsure", first=20, last=None)]
+    many = [*few, line("unsure", first=2, last=10)]
+    assert JUDGES["unstable"](Said("unstable", "g", ""), Known(few)) is not None
+    assert JUDGES["unstable"](Said("unstable", "g", ""), Known(many)) is None
+    assert (levels(few)["g"], levels(many)["g"]) == ({FINE}, {FINE, LOOK})
 
 
 def test_a_group_whose_members_were_all_lost_may_need_help() -> None:

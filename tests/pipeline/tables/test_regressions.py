@@ -90,6 +90,9 @@ SEVERAL = (
     Commits("at-once").by("a", (0, 100)).by("b", (0, 100), partition=1).by("a", (9, 50)).by("b", (9, 50), partition=1),
     Commits("at-once-unknown").by(None, (0, 100), (9, 50)).by(None, (0, 100), (9, 50), partition=1),
     Commits("at-once-by-one").by("a", (0, 100), (9, 50)).by("a", (0, 100), (9, 50), partition=1),
+    # one request of the owner goes back in two partitions. Only in one of them, the former owner had been near that
+    Commits("seek-in-two").by("a", (0, 100)).by("b", (60, 120), (65, 150), (70, 105), (75, 170))
+    .by("a", (0, 100), partition=1).by("b", (60, 120), (65, 150), (70, 140), (75, 170), partition=1),
 )  # fmt: skip
 
 
@@ -126,6 +129,7 @@ def found(engine: Engine) -> Found:
         ("compacted", [("rewind", 100, 50)]),
         ("compacted-beginning", [("reset", 100, 0)]),
         ("zombie", [("zombie", 150, 105)]),
+        ("seek-in-two", [("rewind", 150, 105)]),
         ("zombie-again", [("zombie", 150, 100)]),
         ("zombie-per-record", [("zombie", 150, 101)]),
         ("zombie-of-before", [("zombie", 150, 90)]),

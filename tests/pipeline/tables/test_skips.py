@@ -40,12 +40,14 @@ def slow(name: str, *more: int, topic: str = "t") -> Commits:
 
 
 def jumps(engine: Engine) -> DataFrame:
+    """`commits-at-last`: it commits one offset for 40 s, as if a record fails, and may have read on meanwhile."""
     histories = [
         slow("skips", 1_450, 1_500, 1_550),
         slow("reads-on", 1_450, 2_450, 3_450),
         slow("catches-up", 5_900, 5_950, 6_000, topic="near"),
         slow("reads-a-little-faster", 600, 650, 700),
         slow("at-last", 1_450),
+        slow("commits-at-last", *[450] * 8, 1_450, 1_500, 1_550),
         Commits("keeps-up", "new").by("a", *((5.0 * at, 50 * at) for at in range(10)), (50, 1_450), (55, 1_500)),
         Commits("of-another").by("a", *((5.0 * at, 50 * at) for at in range(10))).by("b", (50, 1_450), (55, 1_500)),
     ]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -356,6 +357,27 @@ def test_a_silent_owner_whose_group_goes_on_stalls_sooner(step_ms: int, status: 
     progress = {"other": [(1_000_000 + at, 0) for at in range(0, 70_000, step_ms)]}
     one = _CANDIDATE | {"commits": 2, "first_ms": 995_000, "to_ms": 1_070_000}
     assert [row["status"] for row in stalls_of([], [one], progress, None)] == status
+
+
+@pytest.mark.parametrize(("others", "status"), [(range(45_000, 171_000, 25_000), ["STOP"]), ((45_000, 70_000), [])])
+def test_an_owner_that_committed_once_before_a_silence_hangs_if_rare_commits_of_others_go_on(
+    others: Sequence[int], status: list[str]
+) -> None:
+    """The group commits every 25 s. The broker was away for 140 s; after that, the owner is silent for 150 s."""
+    away = [Silence(1_006_000, 1_148_000, 5)]
+    before = [(at, 0) for at in range(850_000, 1_001_000, 25_000)]
+    progress = {"other": [*before, *((1_125_000 + at, 0) for at in others)]}
+    one = _CANDIDATE | {"commits": 1, "first_ms": 1_000_000, "longest_ms": None, "calm_ms": None, "silence_ms": None}
+    found = stalls_of([], [one | {"to_ms": 1_298_000}], progress, {("t", 0): [(900_000, None, "m")]}, away)
+    assert [row["status"] for row in found] == status
+
+
+def test_a_member_that_committed_once_may_hang(engine: Engine) -> None:
+    """The member of one partition commits once, and is silent for 200 s. The other one goes on."""
+    both = Commits("hangs", "hangs").by("a", *every(5, climbing(201))).by("b", (100, 200), (300, 600), partition=1)
+    ends = ends_of(engine, *(("hangs", partition, 10 * at, 5.0 * at) for partition in (0, 1) for at in range(201)))
+    rows = collected(stalls(walked(table_of(engine, "commits", both.rows), ends)))
+    assert [(row.partition, row.start_ms) for row in rows if row.status == "STOP"] == [(1, ms(100))]
 
 
 def test_a_silence_of_all_groups_is_no_stall() -> None:

@@ -142,6 +142,15 @@ def test_deaths_are_not_treated_as_a_deploy() -> None:
     assert advice(group, found(("deploy=rolling:1", HELPS))) is None
 
 
+def test_a_member_that_leaves_again_and_again_is_no_deploy() -> None:
+    group = history()
+    for number in range(4):
+        stay = Stay(f"m-{number}", None, "c", "/h", 10_000, 60_000, 100_000 + 20_000 * number)
+        stay.end, stay.end_ms = LEFT, 110_000 + 20_000 * number
+        group.stays.append(stay)
+        assert (advice(group, found(("deploy=all", HELPS))) is None) == (number >= 2)
+
+
 def test_a_return_to_the_classic_protocol_is_not_advised() -> None:
     group = replace(history(), protocol="consumer")
     assert advice(group, found(("classic,assignor=cooperative-sticky", HELPS))) is None
