@@ -182,12 +182,13 @@ def produce(target: Target) -> Figures:
     """Measure Produce with batches of a megabyte, and with one record of 100 bytes, into topics that are deleted
     afterwards.
     """
-    large = _produced(target, MEGABYTE, connections=4, requests=200, seconds=60)
-    small = _produced(target, HUNDRED_BYTES, connections=20)
+    large = produced(target, MEGABYTE, connections=4, requests=200, seconds=60)
+    small = produced(target, HUNDRED_BYTES, connections=20)
     return {**of_load(PRODUCE_SMALL, small), **of_load(PRODUCE_LARGE, large, "us per MB")}
 
 
-def _produced(target: Target, size: int, **options: Any) -> Load:
+def produced(target: Target, size: int, **options: Any) -> Load:
+    """Measure Produce with batches of one record of `size` bytes, into a topic that is deleted afterwards."""
     topic = f"p{next(target.serial):03}"
     target.create_topic(topic, PRODUCE_PARTITIONS)
     frames = records.produce_frames(topic, PRODUCE_PARTITIONS, size)
