@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from bench import consumer_memory
 from bench.consumer_groups import LESS, MORE, SETTLE
@@ -103,6 +104,27 @@ AT_LEAST = {
 """Goals for figures where more is better."""
 
 
+WHY: Final = (
+    (BEAT, "the kernel and OpenSSL alone take more (bench/where.md)"),
+    ("heartbeat", "two thirds are the kernel's: compare the columns kernel and bare"),
+    ("consumer group heartbeat", "two thirds are the kernel's: compare the columns kernel and bare"),
+    ("commit", "half is the kernel's, and with 1,000 connections each record finds cold caches (bench/where.md)"),
+    ("a transaction", "25,000 instructions of Python, of which no phase has a quarter (bench/phases.md)"),
+    ("the same in transaction version 1", "as above, with two requests and two records more"),
+    (FETCH_LARGE, "the kernel copies twice. `sendfile` copies once, but holds the event loop while a disk reads"),
+    (FETCH_SMALL, "two fifths are the kernel's, the rest is decoding, finding and answering (bench/phases.md)"),
+    (PRODUCE_SMALL, "each record is checked and written by itself (bench/phases.md)"),
+    (LOAD, "the checksum, the key and the value of each record are read, in 1.5 us"),
+    ("fetch, ", "an answer lists the aborted transactions; Kafka pays more for them"),
+    (MORE, "heartbeats of the other members are answered meanwhile, and the target is computed in Python"),
+    (SETTLE, "each join is three records, which are made in Python"),
+    ("start-up", "four fifths are imports, a third of them asyncio, ssl and structlog"),
+    ("resident memory when ready", "Python with asyncio, ssl and structlog has 20 MB"),
+    ("what events add", "each event is a record of JSON; without them nobody knows why a group rebalanced"),
+)
+"""Why a goal is not reached, by the beginning of a figure's name. The first one that fits is shown."""
+
+
 def write(
     medians: Mapping[str, Mapping[str, float]], rounds: int, notes: list[str], codec: str, beside_kfake: list[str]
 ) -> str:
@@ -159,7 +181,12 @@ def verdict(
     if measured is None:
         return f"| {name} | {sign} {number(goal)} {unit} | | not measured |"
     reached = measured >= goal if at_least else measured <= goal
-    return f"| {name} | {sign} {number(goal)} {unit} | {number(measured)} {unit} | {'yes' if reached else '**no**'} |"
+    verdict = "yes" if reached else f"**no**{_why(name)}"
+    return f"| {name} | {sign} {number(goal)} {unit} | {number(measured)} {unit} | {verdict} |"
+
+
+def _why(name: str) -> str:
+    return next((f": {why}" for start, why in WHY if name.startswith(start)), "")
 
 
 def number(value: float | None) -> str:
