@@ -58,9 +58,9 @@ LINE: Final = re.compile(r"^\s*([0-9.]+)%\s+(\S+)", re.MULTILINE)
 HEAD: Final = """\
 # Where the CPU time of a request is
 
-Written by `python -m bench.where`: CPython {python}, {date}. In us of the server's CPU time, for each request, MB or
-transaction. perf looks {samples} times a second which library runs. "Event loop" is uvloop. "Other" is mostly C's own
-library, and the code that reads batches and sums them up.
+Written by `python -m bench.where`: CPython {python}, {date}. The figures are us of the server's CPU time, for each
+request, MB or transaction. Perf looks {samples} times a second which library runs. "Event loop" is uvloop. "Other" is
+mostly C's own library, and the code that reads batches and sums them up.
 """
 
 
