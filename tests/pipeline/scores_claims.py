@@ -286,10 +286,20 @@ def _dead(said: Said, known: Known) -> str | None:
 
 def _trouble(said: Said, known: Known) -> str | None:
     lines = [{"from": from_ms, "until": until_ms} for from_ms, until_ms in known.silences]
+    if _is_of_node(said, known):
+        return None
     if not known.near(said, lines, AFTER_MS):
         return "nothing was wrong with broker or hosts"
     killed = [who for who in said.who if "lost" in said.text and known.was_killed_apart(said, who)]
     return f"{killed} were killed while the broker was there" if killed else None
+
+
+def _is_of_node(said: Said, known: Known) -> bool:
+    """Whether a claim says that a host is lost, and a node took the members with it that the claim names."""
+    return "host" in said.text and any(
+        known.near(said, [line]) and {*said.who} <= {*line["members"]}
+        for line in known.lines.get("node", ()) if said.group in line["groups"]
+    )  # fmt: skip
 
 
 def _stop(said: Said, known: Known) -> str | None:

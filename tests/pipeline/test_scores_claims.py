@@ -199,6 +199,17 @@ def test_a_skip_that_somebody_wanted_may_be_reported_or_not() -> None:
         assert found({"verdicts": [{"group": "g", "claims": claims}]}, [wanted], "skip") == ({}, [])
 
 
+@pytest.mark.parametrize(
+    ("text", "who", "is_true"),
+    [("was lost: perhaps one host", "g-2", True), ("was lost: perhaps one host", "g-1", False),
+     ("was lost, perhaps by coordinator or network", "g-2", False)],
+)  # fmt: skip
+def test_a_lost_node_is_no_trouble_of_the_coordinator(text: str, who: str, is_true: bool) -> None:
+    known = Known([{"kind": "node", "groups": ["g"], "members": ["g-2"], "from": 0, "until": MINUTE}])
+    said = Said("coordinator_or_network_trouble", "g", text, (who,), 0, MINUTE)
+    assert (JUDGES[said.rule](said, known) is None) == is_true
+
+
 @pytest.mark.parametrize(("offset", "is_true"), [("1,234", True), ("1,235", False)])
 def test_a_claim_of_a_poison_record_names_its_offset(offset: str, is_true: bool) -> None:
     stall = line("stall", topic="t", partitions=[0], how="stick", **{"from": 0}, until=END)

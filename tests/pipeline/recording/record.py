@@ -160,7 +160,7 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: l
 def _trouble_in_the_midst(scene: Cast, cast: list[Group], server: KafkaServer, stage: Stage) -> None:
     time.sleep(scene.after_s)
     if scene.trouble == "node":
-        node_lost([group for part, group in zip(scene.parts, cast, strict=True) if part.play in UNTOUCHED])
+        node_lost([group for part, group in zip(scene.parts, cast, strict=True) if part.play in UNTOUCHED], stage)
     elif scene.trouble.startswith("away"):
         away(scene.trouble, server, stage)
         if scene.trouble == "away-twice":
@@ -190,7 +190,7 @@ def away(how: str, server: KafkaServer, stage: Stage) -> None:
     stage.present.set()
 
 
-def node_lost(groups: list[Group]) -> None:
+def node_lost(groups: list[Group], stage: Stage) -> None:
     """A node is lost, and with it a member of each of these groups. Later they start on another node."""
     hit = [group for group in groups if 2 in group.running]
     begun = now_ms()
@@ -199,6 +199,8 @@ def node_lost(groups: list[Group]) -> None:
     time.sleep(NODE_S)
     for group in hit:
         group.episode("deaths", begun, (2,))
+    names = {"groups": [group.name for group in hit], "members": [group.name_of(2) for group in hit]}
+    stage.truth.write(kind="node", **names, **{"from": begun}, until=now_ms())
     begun = now_ms()
     for group in hit:
         group.processes[2].start()

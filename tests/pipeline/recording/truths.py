@@ -22,6 +22,7 @@ Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
 * `no_stall`: `group`, `why`: what may look like a stall and is none.
 * `silence`: `from`, `until`, `how` (`away`, `away-early`, `away-frozen`, `away-late`, `away-short`, `away-twice`): the
   broker was away.
+* `node`: `from`, `until`, `groups`, and the `members` that a node took with it.
 * `incident`: `group`, `what`, `from`, `until`, and `members` (client ids) or none. `what`: `too_slow` (`read_per_s`,
   `written_per_s`, and `needed` members; `before`: what was written and read until then), `keeps_up` (it was meant to be
   too slow), `behind` (at the end, for another reason), `burst` (producers wrote more for a while), `poison` (`topic`,
