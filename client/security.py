@@ -115,6 +115,17 @@ class ClientSecurity(NamedTuple):
     user: User | Bearer | None = None
     tls: TlsSettings | None = None
 
+    @property
+    def has_certificate(self) -> bool:
+        """Whether the client has a certificate, which a broker may demand."""
+        tls = self.tls
+        return tls is not None and (tls.ssl_keystore_location is not None or tls.ssl_keystore_key is not None)
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether the client shows nobody's name."""
+        return self.user is None and not self.has_certificate
+
 
 def read(file: Path) -> ClientSecurity:
     """Read a client's security from a file. Raises ConfigError."""
@@ -204,7 +215,7 @@ def librdkafka(security: ClientSecurity) -> Iterator[tuple[str, str]]:
     trusted = stores.trusted(security.tls)
     if trusted is not None:
         yield "ssl.ca.pem", "".join(map(_pem, trusted))
-    if security.tls.ssl_keystore_location is not None or security.tls.ssl_keystore_key is not None:
+    if security.has_certificate:
         pair = stores.key_pair(security.tls)
         yield "ssl.certificate.pem", "".join(map(_pem, pair.chain))
         yield "ssl.key.pem", pair.key

@@ -14,6 +14,8 @@ from muster.conform.settings import Known, groups_of, wanted
 
 ONE_BROKER = "one-broker"
 """The tag of a story that goes otherwise where each partition has another leader."""
+ANONYMOUS = "anonymous"
+"""The tag of a story whose answers are those to a client without a name."""
 START = "conform-"
 """The names of all topics, groups and transactional ids begin so; those of topics for dead letters with `dlq.`."""
 STREAMS_DELAY = "group.streams.initial.rebalance.delay.ms"
@@ -91,7 +93,14 @@ class Plan:
 
 
 def plan(
-    stories: Iterable[Story], known: Known, run: str, release: Release, *, may_alter: bool, brokers: int = 1
+    stories: Iterable[Story],
+    known: Known,
+    run: str,
+    release: Release,
+    *,
+    may_alter: bool,
+    brokers: int = 1,
+    is_anonymous: bool = True,
 ) -> Plan:
     """Plan a run. `run` is a text of this run alone."""
     played: list[Planned] = []
@@ -103,6 +112,9 @@ def plan(
             continue
         if ONE_BROKER in story.tags and brokers > 1:
             skipped.append(skip(story, "it is for a single broker"))
+            continue
+        if ANONYMOUS in story.tags and not is_anonymous:
+            skipped.append(skip(story, "it is for a client without a login and a certificate"))
             continue
         unfit = known.unfit(story)
         if any(not (may_alter and one.dynamic) for one in unfit):

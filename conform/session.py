@@ -123,7 +123,15 @@ async def begin(address: tuple[str, int], shown: str, security: ClientSecurity |
     if wishes.stories:
         stories = [story for story in catalogue.stories(release=release) if story.name in wishes.stories]
     run = secrets.token_hex(3)
-    chosen = plan(stories, found.known, run, release, may_alter=wishes.may_alter, brokers=len(found.addresses))
+    chosen = plan(
+        stories,
+        found.known,
+        run,
+        release,
+        may_alter=wishes.may_alter,
+        brokers=len(found.addresses),
+        is_anonymous=security is None or security.is_anonymous,
+    )
     return Session(found, wishes, release, run, chosen)
 
 

@@ -35,6 +35,19 @@ def unheard(reply: Reply) -> None:
     """Nobody listens to replies."""
 
 
+async def hang_up(writer: asyncio.StreamWriter) -> None:
+    """Close a connection as clients do: without a wait until the broker ends TLS, too.
+
+    Kafka reads nothing from a connection whose last request waits. So the wait would last until that is answered.
+    """
+    has_tls = not writer.is_closing() and writer.get_extra_info("ssl_object") is not None
+    writer.close()
+    if has_tls:
+        writer.transport.abort()
+    with contextlib.suppress(ConnectionError, OSError):
+        await writer.wait_closed()
+
+
 class Connection:
     """One socket; requests may wait in line on it, replies come in order."""
 
@@ -103,8 +116,6 @@ class Connection:
     async def close(self) -> None:
         """Close the socket."""
         self.task.cancel()
-        self.writer.close()
         with contextlib.suppress(asyncio.CancelledError, ConnectionError, OSError):
             await self.task
-        with contextlib.suppress(ConnectionError, OSError):
-            await self.writer.wait_closed()
+        await hang_up(self.writer)

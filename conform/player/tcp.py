@@ -292,9 +292,11 @@ async def play(
         text: str = end.value
         return text
     finally:
-        if own:
-            await driver.delete_topics(own)
-        await driver.close()
+        try:
+            if own:
+                await driver.delete_topics(own)
+        finally:
+            await driver.close()
 
 
 async def play_over_tcp(host: str, port: int, story: Story, *, scale: float = 1) -> str:

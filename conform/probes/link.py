@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import struct
 from collections.abc import Awaitable, Callable
+
+from muster.conform.player.connection import hang_up
 
 Dial = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 """Opens a connection that is ready for requests: with TLS, and logged in, if the target demands it. Raises OSError."""
@@ -64,10 +65,7 @@ class Link:
 
     async def close(self) -> None:
         """Close the connection."""
-        self.writer.close()
-        with contextlib.suppress(ConnectionError, OSError, TimeoutError):
-            async with asyncio.timeout(1):
-                await self.writer.wait_closed()
+        await hang_up(self.writer)
 
 
 def framed(body: bytes) -> bytes:

@@ -131,6 +131,13 @@ def test_a_story_for_a_single_broker_is_skipped_on_a_cluster() -> None:
     assert [one.why for one in chosen.skipped] == ["it is for a single broker"]
 
 
+def test_a_story_for_a_client_without_a_name_is_skipped_with_a_login() -> None:
+    one = story("tags anonymous", *JOINS)
+    chosen = plan([one], Known(None), "run", NEWEST, may_alter=False, is_anonymous=False)
+    assert [one.why for one in chosen.skipped] == ["it is for a client without a login and a certificate"]
+    assert plan([one], Known(None), "run", NEWEST, may_alter=False).played
+
+
 def test_stories_with_other_numbers_of_partitions_have_topics_of_their_own() -> None:
     two = [story("topics t1=3", *SHARES[1:]), story("topics t1=1", *SHARES[1:])]
     chosen = plan(two, Known(None), "run", NEWEST, may_alter=False)
