@@ -263,7 +263,8 @@ def _serve(
     try:
         return server.run(config, ready, make()), ""
     except refusals as error:
-        return 1, f"muster serve: {error}"
+        advice = getattr(error, "advice", None)
+        return 1, f"muster serve: {error}" if advice is None else f"muster serve: {error}; {advice}"
     except OSError as error:
         from muster.cli.serve_messages import start_failure
 

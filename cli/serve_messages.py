@@ -174,10 +174,12 @@ def _is_loopback(host: str) -> bool:
 
 def start_failure(error: OSError, config: Config) -> str:
     """A sentence that names the address or directory that cannot be used, the reason, and what to do."""
-    if isinstance(error, FileExistsError):
-        return f"{error.filename} cannot be used: it is a file; give a directory with --data-dir"
     if error.filename is not None:
-        return f"{error.filename} cannot be used: {_reason(error)}; give a writable directory with --data-dir"
+        # the files of a data directory have names within the directory
+        place = os.path.join(config.data_dir or "", error.filename)
+        if isinstance(error, FileExistsError):
+            return f"{place} cannot be used: it is a file; give a directory with --data-dir"
+        return f"{place} cannot be used: {_reason(error)}; give a writable directory with --data-dir"
     if isinstance(error, CannotListen):
         return _cannot_listen(error, config)
     return f"cannot start: {_reason(error)}"

@@ -308,6 +308,21 @@ def test_serve_refuses_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
     assert f"{tmp_path / 'data'} cannot be used: it is a file; give a directory with --data-dir" in output
 
 
+def test_a_damaged_metadata_log_is_named_with_what_to_do(serving: Callable[..., Serving], tmp_path: Path) -> None:
+    serving("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)).stop()
+    segment = tmp_path / "__cluster_metadata-0" / "00000000000000000000.log"
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    segment.write_bytes(data)
+    said = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path))).splitlines()[-1]
+    assert said.startswith(f"muster serve: {segment} is damaged at byte ")
+    assert "the CRC of the batch at offset " in said
+    repair = f"muster log repair {tmp_path} --partition __cluster_metadata-0"
+    assert said.endswith(
+        f"; stop, then `muster log check {tmp_path}` and `{repair}`, or restore the folder from a backup"
+    )
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_serve_refuses_an_unwritable_data_directory(tmp_path: Path) -> None:
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
@@ -326,6 +341,7 @@ def at(error: OSError, purpose: str = "PLAINTEXT", port: int = 80) -> CannotList
     ("error", "words"),
     [
         (PermissionError(errno.EACCES, "Permission denied", "/data"), "/data cannot be used: Permission denied; give a writable"),
+        (PermissionError(errno.EACCES, "Permission denied", "meta.properties"), f"{Path.cwd()}/muster-data/meta.properties cannot"),
         (OSError(errno.ENOSPC, "No space left on device", "/data/x"), "/data/x cannot be used: No space left on device"),
         (at(PermissionError(errno.EACCES, "Permission denied")), "cannot listen on [::1]:80: this user is not allowed to; give a port above 1023 with --listen"),
         (at(socket.gaierror(-2, "Name or service not known")), "cannot listen on [::1]:80: the host is not known; give an address of this machine with --listen"),

@@ -27,10 +27,10 @@ BY_SETTINGS = frozenset(
         *("SaslHandshake", "SaslAuthenticate", "DescribeAcls", "CreateAcls", "DeleteAcls"),
         *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken"),
         *("AddRaftVoter", "RemoveRaftVoter", "DescribeQuorum", "UpdateFeatures", "AlterReplicaLogDirs"),
-        *("GetTelemetrySubscriptions", "PushTelemetry", "WriteTxnMarkers"),
+        *("GetTelemetrySubscriptions", "PushTelemetry", "WriteTxnMarkers", "DescribeUserScramCredentials"),
     }
 )
-"""APIs whose errors depend on the settings of the target."""
+"""APIs whose errors depend on the settings and the users of the target."""
 BY_TIME = frozenset({"ShareFetch", "ShareAcknowledge"})
 """APIs whose errors depend on how far the target is with the state of a share group."""
 NOT_COMPARED = frozenset({5, 6, 14, 15, 16, 19, 29, 30, 31, 35, 38, 41, 44, 51, 53, 58, 65, 89})

@@ -17,8 +17,12 @@ from muster.coordinator.log.storage.interfaces import Storage
 
 DAMAGED_SUFFIX: Final = ".damaged"
 _VERSION = re.compile(r"[01]")
+_NEWER_VERSION = re.compile(r"[2-9]|[1-9][0-9]{1,8}", re.ASCII)
 _CLUSTER_ID = re.compile(r"[!-~]{0,255}", re.ASCII)
 _NODE_ID = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+_WHAT_TO_DO: Final = (
+    "restore it from a backup, or remove it if the directory belongs to this node, and a new one is written"
+)
 _logger = structlog.get_logger("muster.log")
 
 
@@ -46,8 +50,7 @@ def identify(
                 "the file is missing, although logs exist: a new file is written, if necessary with a new id",
             )
         return _write(storage, cluster_id or checkpoints.encode_uuid(draw_uuid()), node_id, draw_uuid)
-    properties = checkpoints.decode_properties(path, data)
-    _check(path, properties)
+    properties = _checked(path, data)
     found, node = properties.get("cluster.id", ""), _node_of(properties)
     if found and cluster_id is not None and found != cluster_id:
         raise WrongDirectory(f"{path} belongs to the cluster {found}, not to {cluster_id}")
@@ -66,8 +69,7 @@ def identify(
 
 def problem_of(path: str, data: bytes) -> str:
     """Return the fault that the next start repairs, or "". Raises MalformedCheckpoint for another fault."""
-    properties = checkpoints.decode_properties(path, data)
-    _check(path, properties)
+    properties = _checked(path, data)
     return _fault_of(properties.get("cluster.id", ""), properties.get("directory.id"))
 
 
@@ -85,19 +87,28 @@ def _fault_of(cluster_id: str, directory_id: str | None) -> str:
     return "" if cluster_id else "it has no cluster.id: a new id is drawn unless the property is set"
 
 
-def _check(path: str, properties: dict[str, str]) -> None:
-    what_to_do = (
-        "restore it from a backup, or remove it if the directory belongs to this node, and a new one is written"
-    )
+def _checked(path: str, data: bytes) -> dict[str, str]:
+    """The properties in the file, with whose values a start can be made. Raises MalformedCheckpoint."""
+    try:
+        properties = checkpoints.decode_properties(path, data)
+    except MalformedCheckpoint as error:
+        raise MalformedCheckpoint(f"{error}: {_WHAT_TO_DO}") from error
     if not _node_of(properties):
-        raise MalformedCheckpoint(f"{path} names no node.id, so it does not say whose the directory is: {what_to_do}")
+        raise MalformedCheckpoint(f"{path} names no node.id, so it does not say whose the directory is: {_WHAT_TO_DO}")
+    version = properties.get("version", "0")
+    if _NEWER_VERSION.fullmatch(version):
+        raise MalformedCheckpoint(
+            f"{path} has version={version!r}, expected: 0 or 1: a newer Kafka or Muster wrote it; start that, or give "
+            "another directory"
+        )
     for name, value, pattern, expected in (
         ("node.id", _node_of(properties), _NODE_ID, "a number from 0 on"),
-        ("version", properties.get("version", "0"), _VERSION, "0 or 1"),
+        ("version", version, _VERSION, "0 or 1"),
         ("cluster.id", properties.get("cluster.id", ""), _CLUSTER_ID, "letters, digits and signs of ASCII"),
     ):
         if not pattern.fullmatch(value):
-            raise MalformedCheckpoint(f"{path} has {name}={value[:60]!r}, expected: {expected}: {what_to_do}")
+            raise MalformedCheckpoint(f"{path} has {name}={value[:60]!r}, expected: {expected}: {_WHAT_TO_DO}")
+    return properties
 
 
 def _write(storage: Storage, cluster_id: str, node_id: int, draw_uuid: Callable[[], bytes]) -> Identity:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from muster.coordinator.log import BatchHeader, LogConfig, LogError, Storage, UnifiedLog, batches
-from muster.coordinator.log.errors import CorruptBatch
+from muster.coordinator.log.errors import BatchError, CorruptBatch
 from muster.coordinator.log.records.reader import LogRecord
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.jobs import Job
@@ -106,7 +106,11 @@ class MetadataLog:
             self.unknown += _replay(self.state, part)
         self.state.version = self.log.start_offset
         for chunk in self.log.replay():
-            self.unknown += _replay(self.state, chunk)
+            try:
+                self.unknown += _replay(self.state, chunk)
+            except BatchError as unreadable:
+                # a start after a clean stop does not check every batch, so the replay may find damage
+                raise self.log.damaged_at(self.state.version, unreadable) from unreadable
 
     def apply_batches(self, data: bytes, decoded: DecodedBatches) -> None:
         """Apply the whole batches that another process wrote after the known batches. `decoded`: from `decoding`."""

@@ -114,7 +114,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "meta.properties names no node": (text("meta.properties", "cluster.id=x\n"), "meta.properties", "names no node.id"),
     "meta.properties has no such node": (text("meta.properties", "node.id=-5\n"), "meta.properties", "node.id='-5'"),
     "meta.properties of a later version": (
-        text("meta.properties", "version=7\nnode.id=1\n"), "meta.properties", "version='7', expected: 0 or 1"
+        text("meta.properties", "version=7\nnode.id=1\n"), "meta.properties", "version='7', expected: 0 or 1: a newer "
+        "Kafka or Muster wrote it; start that"
     ),
     "meta.properties is a folder": (folder("meta.properties"), "meta.properties", A_FOLDER),
     "exchanged topics": (lambda data: exchange(data, "a-0", "b-0"), "a-0", "the folders were exchanged"),

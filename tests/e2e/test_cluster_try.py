@@ -242,7 +242,10 @@ def test_cluster_try_says_why_it_cannot_start(tmp_path: Path) -> None:
         1, "the directory other holds notes.txt, which is not of a local cluster: give an empty --data-dir"
     )  # fmt: skip
     (tmp_path / "file").touch()
-    assert refused(tmp_path, "--data-dir", "file") == (1, "--data-dir file cannot be used: File exists")
+    assert refused(tmp_path, "--data-dir", "file") == (
+        1,
+        "--data-dir file cannot be used: it is a file; give a directory",
+    )
 
 
 def test_cluster_try_ends_when_all_nodes_or_the_database_end(tmp_path: Path) -> None:

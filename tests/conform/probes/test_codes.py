@@ -60,3 +60,10 @@ def test_what_settings_or_the_place_of_a_group_decide_is_not_compared(error: int
 
 def test_probes_without_a_record_are_not_compared() -> None:
     assert codes.judged(Probe("OffsetCommit", 99, "rich"), answer(25)) is None
+
+
+def test_a_broker_may_have_users() -> None:
+    rows = [{"User": "alice", "CredentialInfos": [{"Mechanism": 2, "Iterations": 4096}]}]
+    body = codec.encode("DescribeUserScramCredentialsResponse", 0, {"Results": rows})
+    reading = spans.read("DescribeUserScramCredentials", 0, struct.pack(">i", 1) + b"\0" + body)
+    assert codes.judged(Probe("DescribeUserScramCredentials", 0, "nulls"), reading) is None
