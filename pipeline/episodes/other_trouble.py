@@ -36,7 +36,7 @@ from muster.pipeline.episodes.claims import (
 from muster.pipeline.episodes.model import DEATHS, Rebalance
 from muster.pipeline.episodes.share_trouble import share_troubles
 from muster.pipeline.episodes.stream_trouble import stream_troubles
-from muster.pipeline.episodes.trend import Trend, closed, members_needed, trend
+from muster.pipeline.episodes.trend import Trend, behind_since, closed, members_needed, trend
 from muster.pipeline.episodes.when import When
 from muster.pipeline.wording import MINUTE, SECOND, duration, number, plural
 
@@ -196,15 +196,16 @@ def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
     unread = sum(one.lag or 0 for one in _given_up(facts.lags, (found.from_ms + found.until_ms) // 2))
     if 2 * unread > sum(one.lag or 0 for one in facts.lags):
         return  # most of the lag is in partitions that the group does not read at all
-    since = when.since(found.from_ms)
+    from_ms = behind_since(facts.progress, found, facts.silences)
+    since = when.since(from_ms)
     of = f"{number(round(found.read))} of {number(round(found.written))} records/s"
     slow = _slow_member(facts.lags)
     what = f"{slow or 'the group'} falls behind at {found.rate_words()}{since}"
     text = f"{what}: {'the group' if slow else 'it'} reads {of}"
     advice = f"look why {slow} reads more slowly than the other members" if slow else _more(facts, found)
-    steps = [one for one in facts.progress if one.until_ms > found.from_ms]
+    steps = [one for one in facts.progress if one.until_ms > from_ms]
     who = (slow,) if slow else ()
-    claim = Claim(TOO_SLOW, text, who, found.from_ms, found.until_ms, LIKELY, is_on=True, advice=advice)
+    claim = Claim(TOO_SLOW, text, who, from_ms, found.until_ms, LIKELY, is_on=True, advice=advice)
     yield claim.proved_by([_step_row(one) for one in steps])
 
 

@@ -166,6 +166,26 @@ def _is_steady(lags: Sequence[float], sign: int) -> bool:
     return all(sign * (pick(after) - pick(before)) > 0 for pick in (min, max) for before, after in pairwise(parts))
 
 
+def behind_since(steps: Sequence[Step], found: Trend, gaps: Sequence[Span]) -> int:
+    """When a group that falls behind last had at most one part in FAR_SHARE of its lag.
+
+    A rebalance or a silence begins a new window, but the lag from before it remains. If the lag was larger before, and
+    shrank, the group falls behind only since then. Steps in `gaps` do not count.
+    """
+    since_ms, low = found.from_ms, found.lag
+    for one in reversed(steps):
+        is_in_gap = any(from_ms <= one.start_ms and one.until_ms <= until_ms for from_ms, until_ms in gaps)
+        if one.lag is None or one.until_ms > found.from_ms or is_in_gap:
+            continue
+        if one.lag > low + found.lag / limits.FAR_SHARE:
+            break
+        if one.lag <= low:
+            since_ms, low = one.until_ms, one.lag
+        if one.lag * limits.FAR_SHARE <= found.lag:
+            break
+    return since_ms
+
+
 def members_needed(found: Trend, members: int) -> int:
     """How many members would read as fast as producers write, if each of them read as fast as now."""
     return ceil(found.written * members / found.read) if found.read > 0 else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from muster.pipeline.episodes.claims import Step
-from muster.pipeline.episodes.trend import members_needed, trend
+from muster.pipeline.episodes.trend import behind_since, members_needed, trend
 from tests.pipeline.episodes.timeline import ms
 
 
@@ -31,6 +31,21 @@ def test_a_steady_trend_has_its_rate_and_bounds() -> None:
     shrinks = trend(steps(60, 44, lag=90_000))
     assert shrinks is not None
     assert round(shrinks.rate) == -16
+
+
+def test_a_group_falls_behind_since_its_lag_was_small() -> None:
+    """A window begins anew after a rebalance. The lag from before it remains."""
+    every = steps(44, 60, lag=0)
+    found = trend(every, ms(300))
+    assert found is not None
+    assert found.from_ms == ms(300)
+    assert behind_since(every, found, ()) == ms(60)
+    # in the midst of a silence nobody knows the lag
+    away = [one._replace(lag=0 if 4 <= at < 20 else one.lag) for at, one in enumerate(every)]
+    assert behind_since(away, found, [(ms(50), ms(301))]) == ms(60)
+    # it had caught up meanwhile, though not quite
+    lower = [one._replace(lag=6_000 if at < 8 else 1_500) if at < 15 else one for at, one in enumerate(every)]
+    assert behind_since(lower, found, ()) == ms(135)
 
 
 def test_noise_and_a_single_step_are_no_trend() -> None:
