@@ -26,7 +26,7 @@ from muster.coordinator.net.tls import handshake
 from muster.coordinator.net.tls.context import ListenerTls
 from muster.coordinator.net.tls.settings import TlsSettings
 from muster.coordinator.system.clock import LoopClock
-from tests.coordinator.net.test_connection import Echo, frame
+from tests.coordinator.net.connection_harness import Echo, frame
 
 
 @pytest.fixture(scope="session")
