@@ -36,8 +36,8 @@ from muster.protocol.messages.offset_commit import (
 )
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.coordinator.api.data_plane import data_node, fetch_request, send
+from tests.coordinator.api.dispatch_harness import Connection, Elsewhere
 from tests.coordinator.api.harness import FakeTopics, make_context, make_node
-from tests.coordinator.api.test_dispatch import Connection, Elsewhere
 from tests.coordinator.topics.support import add_topic, batch, produce
 
 ROWS: Final = 6_000
