@@ -31,6 +31,9 @@ __all__ = ["START", "StreamsGroupHarness", "given", "topics"]
 Tasks = str
 """0/1+2,1/0: partitions 1 and 2 of subtopology 0, and 0 of 1; "": no tasks."""
 
+PLAIN = "0:t"
+"""A topology that reads one topic."""
+
 
 class StreamsGroupHarness(EpochGroupHarness):
     """A `GroupHarness` for streams groups, without delays of assignments. With `helped`, `offloaded` has the requests
@@ -155,3 +158,7 @@ def text(record: Record) -> str:
         epochs = f"{its.previous_member_epoch}>{its.member_epoch}"
         return f"{head} {epochs} {_shown(its.active_tasks)}{states[its.state]}".strip()
     return head
+
+
+def statuses(answer: Any) -> list[int]:
+    return [one.status_code for one in answer.status]
