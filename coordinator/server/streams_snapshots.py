@@ -34,7 +34,7 @@ def member_view(group: StreamsGroup, member: StreamsMember, image: TopicsImage, 
     """A member. Its partitions are those that its active tasks read."""
     said, at = member.description, member.position
     target = group.targets.get(member.member_id, NO_TASKS)
-    is_settled = member.is_reconciled(group.assignment_epoch) and _is_ready(group) and not _is_assigning(group)
+    is_settled = member.is_reconciled_to(group.assignment_epoch) and _is_ready(group) and not _is_assigning(group)
     return MemberView(
         member.member_id,
         said.instance_id,

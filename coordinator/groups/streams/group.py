@@ -93,7 +93,7 @@ class StreamsGroup(CommittingGroup[StreamsMember, Tasks]):
         if self.epoch > self.assignment_epoch:
             return ASSIGNING
         epoch = self.assignment_epoch
-        return STABLE if all(member.is_reconciled(epoch) for member in self.members.values()) else RECONCILING
+        return STABLE if all(member.is_reconciled_to(epoch) for member in self.members.values()) else RECONCILING
 
     # ---- changes, for the functions of `replay`
 

@@ -188,7 +188,7 @@ def moved(step: Step, group: StreamsGroup, member: StreamsMember, before: Positi
         settling.moved.add(member.member_id)
         settling.changed = len(settling.moved)
     epoch = group.assignment_epoch
-    if group.epoch != epoch or not all(one.is_reconciled(epoch) for one in group.members.values()):
+    if group.epoch != epoch or not all(one.is_reconciled_to(epoch) for one in group.members.values()):
         return
     group.settling = None
     tasks = sum([len(its) for one in group.targets.values() for its in one.active.values()])

@@ -92,7 +92,7 @@ class StreamsMember(Due):
         self.restoring: dict[Any, Any] = {}
         self.revocation = RevocationTimer(group_id, member_id)
 
-    def is_reconciled(self, epoch: int) -> bool:
+    def is_reconciled_to(self, epoch: int) -> bool:
         """Whether the member has reached the targets of this epoch."""
         return self.position.state == STABLE and self.position.epoch == epoch
 

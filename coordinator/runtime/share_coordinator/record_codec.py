@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from google_crc32c import value as crc32c
-
-from muster.coordinator.log import CorruptBatch
 from muster.coordinator.log.records.building import build_packed
 from muster.coordinator.log.records.compression import UNPACKED_LIMIT, unpack
-from muster.coordinator.log.records.headers import CRC_START, BatchHeader, read_header
+from muster.coordinator.log.records.headers import BatchHeader, demand_crc, read_header
 from muster.coordinator.log.records.reader import LogRecord, records_of
 from muster.coordinator.runtime.loader import Unreadable
 from muster.coordinator.share_state.state import LogPosition
@@ -61,8 +58,7 @@ class RecordReader:
             header = read_header(chunk, at)
             self.offset = header.base_offset
             batch = chunk[at : at + header.size]
-            if crc32c(batch[CRC_START:]) != header.crc:
-                raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")
+            demand_crc(batch, header)
             yield self._decoded(_records(batch, header), header.next_offset)
             at += header.size
 
