@@ -98,12 +98,8 @@ class PendingRows:
             self._left -= len(made)
 
     def _make_short(self, event: Event, wall_ms: int) -> bool:
-        """Make the row of a short event, or report that it is lost. Returns False for a long event, without effect."""
-        try:
-            value = schema.short_json(event, wall_ms)
-        except schema.TooLarge as error:
-            self._lost(event, str(error))
-            return True
+        """Make the row of a short event. Returns False for a long event, without effect."""
+        value = schema.short_json(event, wall_ms)
         if value is None:
             return False
         self._left -= max(SHORTEST_EVENT, len(value) / BYTES_AS_A_PIECE)

@@ -44,6 +44,7 @@ MAX_BYTES: Final = 16 * 1024 * 1024 - 1024
 BYTES_A_PIECE: Final = 8 * 1024
 """How many bytes of text about members are made in one piece, in half a millisecond."""
 ENTRIES_A_PIECE: Final = 200
+"""How many rows of a list or of an object are made in one piece."""
 LEAST_MEMBER_BYTES: Final = 200
 """A lower bound for the bytes of a member's text, without names, metadata and assignment."""
 PARTITIONS_A_PIECE: Final = 2_000

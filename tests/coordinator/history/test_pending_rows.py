@@ -224,10 +224,10 @@ def test_the_event_of_many_subscribed_topics_is_made_in_pieces() -> None:
 
 
 def test_an_event_too_large_by_its_member_count_is_not_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tell(*_: object) -> str:
-        raise AssertionError("a member was told of")
+    def text(*_: object) -> str:
+        raise AssertionError("the text of a member was made")
 
-    monkeypatch.setattr(schema, "_member", tell)
+    monkeypatch.setattr(schema, "_member", text)
     harness = PendingRowsHarness()
     harness.writing.add(failed(MAX_BYTES // 200 + 1), 1_000)
     assert [kind for kind, _ in harness.lost] == ["rebalance_failed"]
