@@ -16,7 +16,7 @@ from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTo
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
 _TRIES: Final = 3
-"""After so many answers without a record, a partition has no more records before its end: they were deleted."""
+"""After this many answers without a record, a partition has no more records before its end: they were deleted."""
 
 
 def fetched(

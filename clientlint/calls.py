@@ -15,9 +15,9 @@ from muster.protocol.api import api
 from muster.protocol.message import Message
 
 KNOWN_MS: Final = 200
-"""So long after an answer, a client on an open connection has read the answer."""
+"""A client on an open connection has read an answer after this time."""
 IDLE_MS: Final = 5
-"""A request that follows the last answer of its connection so late was sent after this answer."""
+"""A request this long after the last answer of its connection was sent after that answer."""
 
 
 MAX_ROWS: Final = 200
@@ -68,7 +68,7 @@ class Connection:
 
 
 class Call:
-    """One request, and later its answer, in their newest shapes. `answer` None: there is none yet, or there is none.
+    """One request, and later its answer, in their newest shapes. `answer` None: it has not left yet, or is not wanted.
 
     `error`: the first error code of the answer that is not 0.
     """

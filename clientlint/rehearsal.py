@@ -22,9 +22,9 @@ from muster.testcontrol.waits import pause
 log = structlog.get_logger("muster.lint")
 
 WARM_UP_REQUESTS: Final = 30
-"""The rehearsal begins after so many requests of clients …"""
+"""The rehearsal begins after this many requests of clients …"""
 WARM_UP_MS: Final = 5_000
-"""… and so much later: then groups are stable."""
+"""… and this time later: then groups are stable."""
 RECOVERY_MS: Final = 15_000
 """How long a client that was hit may take to recover."""
 CHECK_MS: Final = 250

@@ -15,7 +15,7 @@ from muster.conform.target import GROUP, Target, alter
 
 NO_ID = uuid.UUID(int=0)
 GONE = frozenset({0, 3, 69})
-"""What the deletion of something that is not there is answered: UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND."""
+"""The answers after which a thing no longer exists: success, UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND."""
 HEARTBEATS = {
     "consumer": ("ConsumerGroupDescribe", "ConsumerGroupHeartbeat", "InstanceId"),
     "share": ("ShareGroupDescribe", "ShareGroupHeartbeat", None),
@@ -32,12 +32,12 @@ FAILURES = (TimeoutError, OSError, RequestFailed, ValueError, KeyError)
 
 
 class Cleaning:
-    """Removes what is of one run."""
+    """Removes what one run has made."""
 
     def __init__(self, target: Target, start: str) -> None:
         self.target = target
         self.start = start
-        """All names of the run begin so."""
+        """All names of the run begin with this text."""
         self.configs: dict[str, set[str]] = {}
         """Names of the configs that groups were given, by group."""
         self.left: list[str] = []

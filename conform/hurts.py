@@ -20,7 +20,7 @@ VALUE, TRAILING, CUT, CORRELATION, HEADER_TAGS = "value", "trailing", "cut", "co
 VERSIONS = "versions"
 """The answer to an unknown version of ApiVersions."""
 UNKNOWN_VERSION = "frame-unknown-version"
-"""The probe of it."""
+"""The probe that asks for such a version."""
 UNKNOWN_ERROR = "an error code that Kafka does not have"
 KINDS = (VALUE, TRAILING, CUT, CORRELATION, HEADER_TAGS, VERSIONS)
 

@@ -1,4 +1,4 @@
-"""Makes the outcome of a story of how it went. Pure, apart from what it is given."""
+"""Makes the outcome of a story from its attempts: whether it passed, what differs, and how bad that is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LINES: Final = 4
 
 @dataclass
 class Attempt:
-    """A story as it went."""
+    """One attempt to play a story: `text` is the story with the answers that came."""
 
     planned: Planned
     text: str
@@ -45,7 +45,7 @@ class Attempt:
 
 
 def judged(attempt: Attempt, state: State, tries: int = 1, first: Attempt | None = None, why: str = "") -> Outcome:
-    """The outcome. `first`: the attempt whose difference is shown, if not this one; `why`: what is said of it."""
+    """The outcome. `first`: the attempt whose difference is shown, if not this one; `why`: a remark for the report."""
     story, level = attempt.planned.story, attempt.planned.level
     seconds = attempt.seconds + (0.0 if first is None else first.seconds)
     if attempt.not_served is not None:
@@ -68,7 +68,7 @@ def judged(attempt: Attempt, state: State, tries: int = 1, first: Attempt | None
 
 
 def difference(attempt: Attempt) -> str:
-    """The story on Kafka and here, as a diff. Only the first step that went otherwise differs."""
+    """The story on Kafka and here, as a diff. Only the first step that differs shows a difference."""
     story = attempt.planned.story
     if not attempt.text:
         return ""

@@ -1,4 +1,4 @@
-"""Which field of an answer is wrong, by the first line of a story that went otherwise. Pure.
+"""Which field of an answer is wrong, by the first line of a story that differs. Pure.
 
 A line shows values of fields: `A <- join ok generation=3 leader=A`. The word before a value names the field; else the
 value does, if a single field has it. If neither is clear, no field is marked.

@@ -13,11 +13,11 @@ from muster.conform.results import Outcome, Setting, State
 from muster.conform.settings import Known, groups_of, wanted
 
 ONE_BROKER = "one-broker"
-"""The tag of a story that goes otherwise where each partition has another leader."""
+"""The tag of a story whose answers differ where partitions have several leaders."""
 ANONYMOUS = "anonymous"
 """The tag of a story whose answers are those to a client without a name."""
 START = "conform-"
-"""The names of all topics, groups and transactional ids begin so; those of topics for dead letters with `dlq.`."""
+"""All names of topics, groups and transactional ids begin with this text, topics for dead letters with `dlq.`."""
 STREAMS_DELAY = "group.streams.initial.rebalance.delay.ms"
 OWN_DELAY_UNTIL = (4, 2)
 """Until this release a streams group with a config of its own ignores the broker's initial delay."""

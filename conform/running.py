@@ -35,7 +35,7 @@ MOST_TRIES = 6
 STRETCHED = 3
 """How much the times of a story are stretched in every second try."""
 AGAIN_S = 150.0
-"""After this time no more failed stories are played again: so many failures are none of timing."""
+"""After this time no more failed stories are played again: their failures are not a matter of time."""
 EFFECTIVE_S = 10.0
 """How long a change of configs may take to be seen by all."""
 SETTLE_S = 0.3
@@ -58,7 +58,7 @@ class Run:
     on_outcome: OnOutcome
     at_once: int = AT_ONCE
     to_the_end: bool = False
-    """Whether a story goes on after the first step that went otherwise."""
+    """Whether a story continues after the first step that differs."""
     outcomes: list[Outcome] = field(default_factory=list)
     topic_ids: dict[str, uuid.UUID] = field(default_factory=dict)
 

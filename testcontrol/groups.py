@@ -157,7 +157,7 @@ class Groups:
         member: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> GroupView:
-        """Wait until so many records of a share group have the figure `what` of `RecordsView`: one of `waits.COUNTS`.
+        """Wait until this many records of a share group have the figure `what` of `RecordsView`: one of `waits.COUNTS`.
         `member`: with "in_flight", only records that it holds. Raises WaitFailed.
         """
         condition = waits.counted(what, records, checks.texts("topics", topics), member)

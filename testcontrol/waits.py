@@ -149,7 +149,7 @@ COUNTS: Final[Mapping[str, str]] = {
 
 
 def counted(what: str, records: int, topics: tuple[str, ...], member: str | None = None) -> Condition:
-    """At least so many records of the share group were released, or archived, or are held (`what`: of COUNTS)."""
+    """At least this many records of the share group were released, or archived, or are held (`what`: of COUNTS)."""
     checks.whole("records", records, 1)
 
     def holds(group: GroupView) -> bool:

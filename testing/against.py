@@ -234,7 +234,7 @@ class AdminGroups:
         member: str | None = None,
         timeout_s: float,
     ) -> GroupView:
-        """Wait until so many records of a share group are held, released, archived or dead letters. Raises OnlyMuster
+        """Wait until this many records of a share group are held, released, archived or dead letters. Raises OnlyMuster
         where the cluster does not report that.
         """
         condition = counted(what, records, checks.texts("topics", topics), member)

@@ -120,21 +120,21 @@ class _GroupVerbs(Handle):
         member: str | MemberView | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> GroupView:
-        """Wait until members of the share group, or this member, hold so many records. Raises WaitFailed."""
+        """Wait until members of the share group, or this member, hold this many records. Raises WaitFailed."""
         name = None if member is None else name_of(member)
         return self._behind().groups.wait_records(self.id, "in_flight", records, topics, member=name, timeout_s=timeout)
 
     @wait
     def wait_released(self, records: int = 1, topics: Topics = None, *, timeout: float = DEFAULT_TIMEOUT) -> GroupView:
-        """Wait until so many deliveries have ended without success since the server's start. The records were then
+        """Wait until this many deliveries have ended without success since the server's start. The records were then
         available again: a member released them, or left, or its lock was over. Raises WaitFailed.
         """
         return self._behind().groups.wait_records(self.id, "released", records, topics, timeout_s=timeout)
 
     @wait
     def wait_archived(self, records: int = 1, topics: Topics = None, *, timeout: float = DEFAULT_TIMEOUT) -> GroupView:
-        """Wait until so many records were archived since the server's start. They were rejected, or delivered as often
-        as the share group allows. Raises WaitFailed.
+        """Wait until this many records were archived since the server's start. They were rejected, or delivered as
+        often as the share group allows. Raises WaitFailed.
         """
         return self._behind().groups.wait_records(self.id, "archived", records, topics, timeout_s=timeout)
 
@@ -142,7 +142,7 @@ class _GroupVerbs(Handle):
     def wait_dead_lettered(
         self, records: int = 1, topics: Topics = None, *, timeout: float = DEFAULT_TIMEOUT
     ) -> GroupView:
-        """Wait until so many records are in the dead-letter queue since the server's start. Raises WaitFailed."""
+        """Wait until this many records are in the dead-letter queue since the server's start. Raises WaitFailed."""
         return self._behind().groups.wait_records(self.id, "dead_letters", records, topics, timeout_s=timeout)
 
     @wait

@@ -14,10 +14,10 @@ _ENDED: Final = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANC
 """After these errors, a member id must not be used again."""
 _REFUSED: Final = frozenset((*_ENDED, ErrorCode.ILLEGAL_GENERATION))
 FOLLOWER_BEATS: Final = 2
-"""A follower has nothing to do before its SyncGroup, so that so many heartbeats before it are wrong."""
+"""This many heartbeats of a follower before its SyncGroup are wrong: it has nothing to do meanwhile."""
 LEADER_BEATS: Final = 3
 SLOW_BEATS: Final = 5
-"""So many heartbeats in a row, each later than half of the session timeout, are a setting and no accident."""
+"""This many heartbeats in a row, each later than half of the session timeout, are no accident but a setting."""
 
 
 class _Member:

@@ -14,12 +14,12 @@ _MUST_REJOIN: Final = frozenset((ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOW
 """After these errors, a member gives up its partitions and joins with epoch 0."""
 _FATAL: Final = frozenset((ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID))
 SILENT_MS: Final = 30_000
-"""After a fatal error, a client that stays connected and silent for so long may have died without a word."""
+"""A client that stays connected, and silent for this time after a fatal error, may have failed without a word."""
 EARLY_BEATS: Final = 10
 EARLY_PART: Final = 4
-"""Heartbeats before a quarter of the interval, so many in a row, are too frequent."""
+"""`EARLY_BEATS` heartbeats in a row, each before this part of the interval, are too frequent: a quarter."""
 LATE_TIMES: Final = 3
-"""A heartbeat after so many intervals is late."""
+"""A heartbeat after this many intervals is late."""
 
 
 class _Member:

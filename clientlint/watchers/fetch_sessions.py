@@ -11,7 +11,7 @@ from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 
 FORGOTTEN_TIMES: Final = 3
-"""So many sessions in a row that one connection opened and never used."""
+"""The number of sessions in a row that one connection opens and never uses, which is wrong."""
 _NEW: Final = 0
 
 

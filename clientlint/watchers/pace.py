@@ -68,7 +68,7 @@ class Throttles(Watcher):
 
 
 SOON_MS: Final = 20
-"""A request so soon after the refusal of the same request is a retry without a back-off."""
+"""A request within this time after the refusal of the same request is a retry without a back-off."""
 RETRIES: Final = 10
 PIPELINED_RETRIES: Final = 100
 """The limit for Produce and Fetch: a client may have several of these in flight."""

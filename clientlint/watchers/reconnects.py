@@ -9,7 +9,7 @@ from muster.clientlint.calls import Call, Certainty, Client, Connection
 from muster.clientlint.watcher import Broken, Kept, Watcher, broken, seconds
 
 SOON_MS: Final = 20
-"""A connection that is opened so soon after the last one had ended follows it without a back-off."""
+"""A connection that is opened within this time after the end of the last one follows it without a back-off."""
 RECONNECTS: Final = 10
 
 

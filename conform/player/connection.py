@@ -15,7 +15,7 @@ from muster.conform.player.story import Body, Reply, Send
 Open = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 """Opens a connection, and logs in if the broker wants that."""
 RUNNER = "runner"
-"""An actor that is not in the story."""
+"""The name of the actor for requests that are not of the story."""
 
 
 def codes(body: object) -> Iterator[int]:

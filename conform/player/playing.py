@@ -34,7 +34,7 @@ def play(
 ) -> Play:
     """A generator of Actions; returns the story's text as it really went.
 
-    `to_the_end` False: after the first step that went otherwise, nothing more is asked, and the text is the story's.
+    `to_the_end` False: nothing is asked after the first step that differs. The rest of the text is the story's.
     """
     stage = Stage(story, suffix, topic_ids, prefix)
     # the same values in each run with this suffix

@@ -30,7 +30,10 @@ def newest(served: Served, api: str, version: int) -> int:
 
 
 async def prepare(runner: AnyConnection, known: Ready, story: Story) -> dict[str, uuid.UUID]:
-    """Topics exist and the coordinators answer; returns topic name -> id. `known` is kept from story to story."""
+    """Make the story's topics, and wait until the coordinators answer; returns topic name -> id.
+
+    `known` is kept from story to story.
+    """
     missing = [name for name in story.topics if name not in known]
     if missing:
         await create_topics(runner, known, {name: story.topics[name] for name in missing})
@@ -114,7 +117,7 @@ async def _is_found(runner: AnyConnection, kind: int, prefix: str, served: Serve
 
 
 async def groups_ready(runner: AnyConnection, prefix: str = "", served: Served = None) -> bool:
-    """Whether every partition of the offsets topic is loaded. So many ids fall on all fifty."""
+    """Whether every partition of the offsets topic is loaded. There are enough ids for all fifty."""
     version = newest(served, "Heartbeat", 3)
     for i in range(250):
         asked = {"GroupId": f"{prefix}ready-{i}", "GenerationId": 1, "MemberId": "x"}
@@ -124,7 +127,7 @@ async def groups_ready(runner: AnyConnection, prefix: str = "", served: Served =
 
 
 async def transactions_ready(runner: AnyConnection, prefix: str = "", served: Served = None) -> bool:
-    """Whether every partition of the transaction topic is loaded. So many ids fall on all of a few."""
+    """Whether every partition of the transaction topic is loaded. There are enough ids for a few partitions."""
     version = newest(served, "InitProducerId", 4)
     for i in range(30):
         asked = {"TransactionalId": f"{prefix}ready-{i}", "TransactionTimeoutMs": 60000}

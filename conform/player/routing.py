@@ -44,14 +44,16 @@ COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
 
 
 class Rows(NamedTuple):
-    """A request about several things. Each thing has a row in the answer. It has the field, its key, the field of
-    the answer, and the key there. Without a key, the rows themselves are the keys.
-    """
+    """A request about several things. Each thing has a row in the answer."""
 
     asked: str
+    """The list in the request."""
     key: str
+    """The key in a row of this list. Empty: the rows themselves are the keys."""
     reported: str
+    """The list in the answer."""
     reported_key: str
+    """The key in a row of that list."""
 
 
 OF_COORDINATORS: Mapping[str, tuple[int, Rows]] = {

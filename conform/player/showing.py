@@ -1,4 +1,4 @@
-"""The text of each reply in a story (body -> text), and what an actor remembers of it."""
+"""The text of each reply in a story (body -> text), and what an actor remembers."""
 
 from __future__ import annotations
 

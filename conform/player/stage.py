@@ -21,9 +21,9 @@ ERRORS = {int(k): v for k, v in json.loads((pathlib.Path(__file__).parent / "err
 GHOST = 900_000_000_000
 """A producer id that no server has given."""
 INTERNAL = "__"
-"""Topics of the broker itself begin so."""
+"""The names of the broker's own topics begin with this text."""
 DEAD_LETTERS = "dlq."
-"""Names of topics for dead letters begin so."""
+"""The names of topics for dead letters begin with this text."""
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 RANDOM = re.compile(rf"{UUID.pattern}|[0-9a-f]{{32}}")
 """The random part of a member id: clients do not look at it, so it may do without dashes."""
@@ -208,7 +208,7 @@ class Stage:
         return line.replace(self.prefix, "") if self.prefix else line
 
     def plain(self, text: str) -> str:
-        """A text without what is of this run alone. Names replace ids. Groups and topics have no suffix."""
+        """A text without what only this run has. Names replace ids. Groups and topics have no suffix."""
         for real, label in self.labels.items():
             text = text.replace(real, label)
         for suffix in filter(None, (self.suffix, self.suffix.replace("~", "-"))):
@@ -341,7 +341,7 @@ def stretched(text: str) -> str:
 
 
 def by_topic(specs: Iterable[str]) -> dict[str, list[str]]:
-    """What stands behind each topic's name, of texts like `t1/0=5`."""
+    """The parts of texts like `t1/0=5` behind the slash, by the name of the topic."""
     topics: dict[str, list[str]] = {}
     for spec in specs:
         topic, _, rest = spec.partition("/")

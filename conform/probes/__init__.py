@@ -32,7 +32,7 @@ async def run_probes(
 ) -> tuple[list[Outcome], list[str]]:
     """The outcomes of all probes; and what was made and could not be deleted.
 
-    `dial` opens a connection that is ready for requests. `done` is called with each outcome as it is there.
+    `dial` opens a connection that is ready for requests. `done` is called with each outcome as soon as it is known.
     """
     asker = Asker(dial, advertised)
     place, why = await scene.prepare(asker, prefix)

@@ -17,7 +17,7 @@ from muster.conform.probes.place import Body, Owner, Place
 TIMEOUT_MS = 10_000
 GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC, NOT_COORDINATOR = 69, 3, 16
 SAMPLE = 24
-"""So many groups of a cluster show which broker this is."""
+"""This many groups of a cluster show which broker this is."""
 BATCHES_FROM = 4
 """From this version on, FindCoordinator takes several groups."""
 

@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 
 def lines(answer: bytes, wrong: Span | None) -> list[Line | int]:
-    """The bytes around the wrong field. A number stands for so many bytes that are left out."""
+    """The bytes around the wrong field. A number stands for that many bytes that are left out."""
     rows: list[Line] = []
     for at in range(0, len(answer), WIDTH):
         part = answer[at : at + WIDTH]
@@ -63,7 +63,7 @@ def lines(answer: bytes, wrong: Span | None) -> list[Line | int]:
 
 
 def left_out(count: int) -> str:
-    """So many bytes are not shown."""
+    """The number of bytes that are not shown."""
     return f"{count} byte{' is' if count == 1 else 's are'} left out"
 
 

@@ -20,7 +20,7 @@ from muster.pipeline.episodes.live import Rebalancing
 LOOKED_AT_ONCE: Final = 200
 """How many partitions or groups one step looks at."""
 MAX_MEMBERS: Final = 1_000
-"""Of larger groups, only so many members are looked at."""
+"""Of larger groups, only this many members are looked at."""
 EMPTY: Final = "Empty"
 Watches = dict[str, GroupWatch]
 

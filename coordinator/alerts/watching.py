@@ -37,9 +37,9 @@ log = structlog.get_logger("muster.groups")
 LOOK_MS: Final = 5_000
 """How often the groups are judged."""
 SAMPLE_LOOKS: Final = 3
-"""At each so many looks, the commits of all groups are looked at."""
+"""After this many looks, the commits of all groups are looked at."""
 IDLE_LOOKS: Final = 60
-"""At each so many looks, groups without news are judged too, and forgotten if nothing about them is recent."""
+"""After this many looks, groups without news are judged too, and forgotten if nothing about them is recent."""
 MAX_EVENTS: Final = 20_000
 """The most events that wait for the next look. Further events are not judged."""
 MAX_WATCHED: Final = 20_000

@@ -21,7 +21,7 @@ MAX_BYTES: Final = 128 << 20
 FACTOR: Final = 56
 """A decoded request takes at most 56 times its bytes, usually 10 times. 3 bytes may be an object with lists."""
 MAX_OF_ONE: Final = 100 << 20
-"""The most memory of one request, in bytes. A request with 250,000 elements needs so much."""
+"""The most memory of one request, in bytes. A request with 250,000 elements needs this much."""
 ROW_BYTES: Final = 400
 """The memory that one partition of a waiting Fetch takes, in bytes."""
 PAUSE_MS: Final = 5

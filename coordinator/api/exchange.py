@@ -51,7 +51,7 @@ NO_INTERCEPT: Final = Intercept(lambda _, __, exchange, run: run(exchange), want
 
 
 TIMED_AMONG: Final = 20
-"""Among so many repeated requests, one of each API is timed."""
+"""Among this many repeated requests, one of each API is timed."""
 
 
 class InterceptPoint:

@@ -36,7 +36,7 @@ K = TypeVar("K", bound=Hashable)
 MAX_ORDERED_NAMES: Final = 500
 """The most names that are put into Kafka's order. More names stay in the request's order: no client depends on it."""
 MAX_ORDERED_CHARACTERS: Final = 50_000
-"""The most characters of all these names together. Hashing so many characters takes some 5 ms."""
+"""The most characters of all these names together. Hashing this many characters takes some 5 ms."""
 _TOPIC_HASH: Final = java_string_hash(GROUP_OFFSETS_TOPIC)
 
 

@@ -18,7 +18,7 @@ PROBES: Final = frozenset(("/healthz", "/readyz"))
 """Paths that need no token: a probe of a container cannot keep a secret."""
 
 STATIC: Final = "/console/static/"
-"""The paths of the console's files begin so. The files have no secret, and ask their reader for the token."""
+"""The paths of the console's files begin with this. The files have no secret, and ask their reader for the token."""
 
 
 def admit(

@@ -37,7 +37,7 @@ BACKWARDS: Final = "The last offset of a state batch cannot be lower than the fi
 TOO_LARGE: Final = "The state does not fit into a record of the share-group state topic."
 
 MAX_ROWS: Final = 10_000
-"""The most rows of one write. A share partition has at most so many records in flight."""
+"""The most rows of one write. A share partition has at most this many records in flight."""
 ROW_BYTES: Final = 20
 FRAME_BYTES: Final = 128
 """The size of a record: `FRAME_BYTES`, the group id, and `ROW_BYTES` for each row."""

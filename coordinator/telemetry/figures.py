@@ -28,7 +28,7 @@ def figures(report: Report) -> dict[str, float]:
 
 
 SILENT_S: Final = 5.0
-"""A member whose last poll is so long ago, in seconds, is about to cause a rebalance."""
+"""A member whose last poll is this long ago, in seconds, is about to cause a rebalance."""
 
 
 def last_poll(report: Report) -> dict[str, int]:

@@ -192,7 +192,7 @@ MAX_GROUP_METADATA_BYTES: Final = 16 * 1024 * 1024
 
 
 MAX_TOPIC_NAMES: Final = 100_000
-"""The history does not decode metadata with more topic names in all: so many names take some 30 ms."""
+"""The history does not decode metadata with more topic names in all: this many names take some 30 ms."""
 _NUMBER_OF_TOPICS: Final = itemgetter(slice(2, 6))
 
 

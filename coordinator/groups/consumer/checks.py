@@ -148,7 +148,7 @@ def _is_part(owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | Non
 FEW_NAMES: Final = 10_000
 """Up to this many topic names of usual length are encoded in some milliseconds, so they are not counted exactly."""
 MAX_NAMES: Final = 20_000
-"""How many topics a member may subscribe to by name. A record with so many names of 16 characters is full."""
+"""How many topics a member may subscribe to by name. A record with this many names of 16 characters is full."""
 
 
 def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:

@@ -55,7 +55,7 @@ _NOT_WRITTEN: Final = "Error in write state RPC. "
 FEW_ROWS: Final = 50
 """A change of more rows is made, written and ended in an iteration of the event loop each."""
 REST_MS: Final = 1_000
-"""Records in flight that nobody has used for so long are packed."""
+"""Records in flight that nobody has used for this time are packed."""
 NOT_READ: Final = -1
 _USUAL_BYTES: Final = 100.0
 
