@@ -21,6 +21,7 @@ from muster.pipeline.episodes.find import episodes
 from muster.pipeline.episodes.from_events import EventReader
 from muster.pipeline.episodes.live import Rebalancing, Takeovers, fenced_claim, rebalance_claim
 from muster.pipeline.episodes.model import Moment
+from muster.pipeline.episodes.moments import Heard
 from muster.pipeline.episodes.score import SHORT_MS, flapping_score
 from muster.pipeline.episodes.share_facts import NO_SHARES
 from muster.pipeline.episodes.verdict import verdict
@@ -108,9 +109,12 @@ class GroupWatch:
         else:
             self.mixed = []
 
-    def lost(self) -> list[int | None]:
-        """The last sign of life of each lost member; None for each other member."""
-        return [one.lost_ms if one.how in model.DEATHS else None for one in self._reader.all_stays()]
+    def heard(self) -> list[Heard]:
+        """The stays of all members, with the last sign of life of each lost member."""
+        return [
+            Heard(one.lost_ms if one.how in model.DEATHS else None, one.start_ms, one.end_ms)
+            for one in self._reader.all_stays()
+        ]
 
     def is_idle(self, wall_ms: int) -> bool:
         """Whether nothing about the group is worth remembering."""

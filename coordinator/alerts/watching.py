@@ -176,9 +176,9 @@ _Rows = Sequence[tuple[str, GroupWatch]]
 def _storms(rows: _Rows, now_ms: int) -> tuple[list[Alert], list[Moment]]:
     losses, lost = Losses(), dict[str, list[int]]()
     for group_id, watch in rows:
-        heard = watch.lost()
+        heard = watch.heard()
         losses.add(heard)
-        known = [ms for ms in heard if ms is not None]
+        known = [one.heard_ms for one in heard if one.heard_ms is not None]
         if known:
             lost[group_id] = known
     moments = losses.found()

@@ -1,7 +1,8 @@
 """Finds times at which members of several groups were lost: the coordinator or the network was in trouble. Pure.
 
 A moment is the time of the members' last signs of life, not the time of their removal. The reason is that session
-timeouts of groups differ, and that sessions begin anew after a broker's restart.
+timeouts of groups differ, and that sessions begin anew after a broker's restart. A coordinator that is away takes whole
+groups. A host that is lost takes one member of each.
 """
 
 from __future__ import annotations
@@ -9,14 +10,26 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.model import Moment
 
 _NEIGHBOURS: Final = (-1, 0, 1)
 """A moment consists of three steps of MOMENT_MS: one step, and the steps beside it."""
+_MOST: Final = 0.5
+"""A group is only hit if more than this share of its members was lost. The others went on with the coordinator."""
 _AROUND: Final = limits.AROUND_MS // limits.MOMENT_MS
+
+
+class Heard(NamedTuple):
+    """The stay of a member in its group."""
+
+    heard_ms: int | None
+    """The last sign of life. It is None if the member was not lost."""
+    start_ms: int
+    end_ms: int | None
+    """The end of the stay. It is None if the member is still there."""
 
 
 class Losses:
@@ -31,12 +44,18 @@ class Losses:
         self._hit: Counter[int] = Counter()
         self._weight: dict[int, float] = {}
 
-    def add(self, heard: Sequence[int | None]) -> None:
-        """Add the members of a group: the last sign of life of each. It is None if the member was not lost."""
-        self._groups += bool(heard)
-        lost = Counter(heard_ms // limits.MOMENT_MS for heard_ms in heard if heard_ms is not None)
+    def add(self, members: Sequence[Heard]) -> None:
+        """Add the members of a group."""
+        self._groups += bool(members)
+        lost = Counter(one.heard_ms // limits.MOMENT_MS for one in members if one.heard_ms is not None)
         steps = sorted(lost)
+        starts = sorted(one.start_ms for one in members)
+        ends = sorted(one.end_ms for one in members if one.end_ms is not None)
         for at in {one + shift for one in steps for shift in _NEIGHBOURS}:
+            # those that were there at the end of the moment, or were lost in it
+            there = bisect_left(starts, (at + 2) * limits.MOMENT_MS) - bisect_left(ends, (at - 1) * limits.MOMENT_MS)
+            if sum(lost[at + shift] for shift in _NEIGHBOURS) <= _MOST * there:
+                continue
             near = steps[bisect_left(steps, at - _AROUND) : bisect_right(steps, at + _AROUND)]
             others = sum(lost[one] for one in near if one - at not in _NEIGHBOURS)
             share = others * len(_NEIGHBOURS) / (2 * _AROUND + 1)

@@ -286,7 +286,7 @@ def _streams(tables: StreamTables) -> DataFrame:
 
 
 def _lost(stays: DataFrame) -> DataFrame:
-    """Rows of group and heard_ms: the last sign of life of each member; null: the member was not lost."""
+    """Rows of each member: group, heard_ms, start_ms and end_ms. heard_ms is the last sign of life of a lost member."""
     end_ms, silent_ms, session_ms = (
         F.coalesce(f"stay.{name}", F.lit(0)) for name in ("end_ms", "silent_ms", "session_timeout_ms")
     )
@@ -294,7 +294,11 @@ def _lost(stays: DataFrame) -> DataFrame:
     is_silent = silent_ms.between(F.greatest(session_ms, F.lit(1)), limits.LOST_SESSIONS * session_ms)
     dead_ms = F.when(session_ms > 0, session_ms).otherwise(silent_ms)
     heard_ms = F.when(is_dead, end_ms - dead_ms).when(is_silent, end_ms - silent_ms)  # this is the rule of Stay.lost_ms
-    return stays.select("group", F.when(F.col("stay.end_ms").isNotNull(), heard_ms).alias("heard_ms"))
+    last_ms = F.when(F.col("stay.end_ms").isNotNull(), heard_ms)
+    start_ms = F.coalesce("stay.start_ms", F.lit(0))
+    return stays.select(
+        "group", last_ms.alias("heard_ms"), start_ms.alias("start_ms"), F.col("stay.end_ms").alias("end_ms")
+    )
 
 
 def _groups(generations: DataFrame, walk: DataFrame, flapping: DataFrame, trouble: DataFrame) -> DataFrame:

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from muster.pipeline.episodes.moments import Losses
+from muster.pipeline.episodes.moments import Heard, Losses
 from muster.pipeline.frames import DataFrame, F, from_arrow_schema, from_arrow_type
 from muster.pipeline.schema import structs
 from muster.pipeline.tables import rows_of
@@ -25,7 +25,8 @@ _MOMENTS: Final = pa.schema([("moments", structs(MOMENT))])
 def moments(lost: DataFrame) -> DataFrame:
     """One row with the column `moments`, in the order of time.
 
-    `lost`: group and heard_ms of every member. For a lost member it is the last sign of life; for others it is null.
+    `lost`: group, start_ms, end_ms and heard_ms of every member. For a lost member heard_ms is the last sign of life;
+    for others it is null.
     """
     # now all rows of a group are together, and the groups are read one after the other
     in_order = lost.repartition(1).sortWithinPartitions("group")
@@ -38,6 +39,6 @@ def moments(lost: DataFrame) -> DataFrame:
 def _moments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     losses = Losses()
     for _, rows in groupby(rows_of(batches), itemgetter("group")):
-        losses.add([row["heard_ms"] for row in rows])
+        losses.add([Heard(row["heard_ms"], row["start_ms"], row["end_ms"]) for row in rows])
     listed = [{"from_ms": from_ms, "until_ms": until_ms} for from_ms, until_ms in sorted(losses.found())]
     yield pa.RecordBatch.from_pylist([{"moments": listed}], _MOMENTS)

@@ -397,7 +397,7 @@ def _did(said: Said, who: str, known: Known) -> bool:
     if said.rule == "scale_out":
         return known.came(said, who)
     if said.rule == "scale_in":
-        if "lost" in said.text and known.was_lost(said, who):
+        if "lost" in said.text and (known.was_lost(said, who) or _trouble(said, known) is None):
             return True
         return bool(known.acts(said, who, "stop")) and not known.acts(said, who, "killed")
     return any(line["at"] > min(gone) for line in known.acts(said, who, "starts")) if gone else False

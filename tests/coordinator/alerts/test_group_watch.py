@@ -154,5 +154,5 @@ def test_a_group_is_forgotten_when_nothing_about_it_is_recent() -> None:
     story = Story("a", "b").later(MINUTE).goes("b")
     assert not story.watch.is_idle(story.now_ms)
     assert story.watch.is_idle(story.later(3 * AGAIN_MS).now_ms)
-    assert story.watch.lost() == [None]
+    assert [one.heard_ms for one in story.watch.heard()] == [None]
     assert story.now_ms > START_MS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.pipeline.episodes.live import Rebalancing, rebalance_claim, storm_claim
-from muster.pipeline.episodes.moments import Losses
+from muster.pipeline.episodes.moments import Heard, Losses
 from muster.pipeline.episodes.score import flapping_score
 from muster.pipeline.episodes.thresholds import AROUND_MS, MINUTE, STUCK_MS
 from muster.pipeline.episodes.when import When
@@ -14,14 +14,14 @@ def test_members_of_many_groups_that_are_lost_at_once_are_one_storm() -> None:
     lost = {f"g{number}": [START_MS + 100 * number] for number in range(4)}
     losses = Losses()
     for some in lost.values():
-        losses.add(some)
+        losses.add([Heard(ms, 0, ms + 1) for ms in some])
     claim = storm_claim(lost, losses.found(), When(START_MS + MINUTE))
     assert claim is not None
     assert claim.text.startswith("4 members of 4 groups were lost at the same moment at 15:06: perhaps coordinator")
     assert [one.text for one in claim.evidence][:1] == ["g0 lost 1 member"]
     assert storm_claim(lost, losses.found(), When(START_MS + 2 * AROUND_MS)) is None
     few = Losses()
-    few.add(lost["g0"])
+    few.add([Heard(ms, 0, ms + 1) for ms in lost["g0"]])
     assert storm_claim(lost, few.found(), When(START_MS + MINUTE)) is None
 
 
