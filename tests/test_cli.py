@@ -210,7 +210,8 @@ def test_wrong_arguments_are_one_sentence_and_status_2(
 
 
 def test_serve_prints_one_line_to_stdout_and_json_to_stderr(serving: Callable[..., Serving], tmp_path: Path) -> None:
-    server = serving("--listen", "127.0.0.1:0", "--topic", "orders:2", "--override", "num.io.threads=3")
+    server = serving("--listen", "127.0.0.1:0", "--topic", "orders:2", "--override", "num.io.threads=3",
+                     "--override", "group.share.min.session.timeout.ms=1000")  # fmt: skip
     assert re.fullmatch(r"muster ready 127\.0\.0\.1:\d+\n", server.line)
     assert run("health", f"127.0.0.1:{server.port}").returncode == 0
     out, lines = server.stop()

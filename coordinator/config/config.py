@@ -196,12 +196,16 @@ class Config:
 
     @property
     def effective(self) -> frozenset[str]:
-        """The properties that have an effect: those that packages have asked for until now."""
-        return frozenset(self._effective)
+        """The properties that have an effect: for the configs of groups, and those that packages have asked for."""
+        # only servers need this import
+        from muster.coordinator.properties.resource_configs import read_for_groups
+
+        return read_for_groups() | self._effective
 
     def unused(self) -> tuple[str, ...]:
         """Properties that the user gave and that no package has asked for: without effect in Muster (yet)."""
-        return tuple(sorted(name for name in self._given if self._effective.isdisjoint(_bases(name))))
+        effective = self.effective
+        return tuple(sorted(name for name in self._given if effective.isdisjoint(_bases(name))))
 
 
 _READ_HERE = (
@@ -212,12 +216,6 @@ _READ_HERE = (
     "broker.rack",
     "controller.quota.window.num",
     "controller.quota.window.size.seconds",
-    "group.consumer.max.assignment.interval.ms",
-    "group.consumer.max.heartbeat.interval.ms",
-    "group.consumer.max.session.timeout.ms",
-    "group.consumer.min.assignment.interval.ms",
-    "group.consumer.min.heartbeat.interval.ms",
-    "group.consumer.min.session.timeout.ms",
     "group.coordinator.rebalance.protocols",
     "inter.broker.listener.name",
     "listener.security.protocol.map",

@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Route
 
 from muster.coordinator.alerts.watching import GroupAlerts
 from muster.coordinator.config.listeners import show
+from muster.coordinator.http.door import OPENAPI
 from muster.coordinator.http.elsewhere import coordinator_elsewhere
 from muster.coordinator.http.failure import Failure
 from muster.coordinator.http.sight import sight
@@ -73,7 +74,7 @@ def api(current: Callable[[], Server | None], alerts: GroupAlerts) -> list[BaseR
         return Route(path, answer)
 
     return [
-        route("/api/v1/openapi.json", lambda *_: _at_once(openapi())),
+        route(OPENAPI, lambda *_: _at_once(openapi())),
         route("/api/v1/server", lambda server, _: _at_once(_server(server))),
         route("/api/v1/nodes", lambda server, _: _nodes(server)),
         route("/api/v1/ends", lambda server, _: _at_once(_ends(server))),

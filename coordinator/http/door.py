@@ -13,7 +13,7 @@ import structlog
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.routing import BaseRoute, Router
+from starlette.routing import BaseRoute, Route, Router
 
 from muster.coordinator.config.listeners import show
 from muster.coordinator.http.address import LOOPBACK, DoorAddress
@@ -27,6 +27,8 @@ from muster.coordinator.system.http_server import HttpServer, Limits
 
 log = structlog.get_logger("muster.http")
 
+OPENAPI: Final = "/api/v1/openapi.json"
+"""The path at which a server describes its paths."""
 MAX_CONNECTIONS: Final = 500
 """The most connections. As many further connections get the answer that the server is busy."""
 PATIENCE_MS: Final = 60_000
@@ -67,7 +69,9 @@ class Door:
         self._users = users
         self._inside = inside
         self._address = address
-        self._router = Router(routes, redirect_slashes=False, default=_not_found)
+        paths = [route.path for route in routes if isinstance(route, Route) and "{" not in route.path]
+        self._known = f"GET {OPENAPI} says what there is" if OPENAPI in paths else f"there are {', '.join(paths)}"
+        self._router = Router(routes, redirect_slashes=False, default=self._not_found)
         self._tls = None if address.tls is None else ListenerTls("HTTP", address.tls)
         busy = Failure("busy", f"{MAX_CONNECTIONS} connections are open already")
         self.http = HttpServer(
@@ -136,9 +140,8 @@ class Door:
                 raise
             await Failure("fault", f"a fault of the server: {error!r}").response()(scope, receive, send)
 
-
-async def _not_found(scope: Any, _receive: Any, _send: Any) -> None:
-    raise Failure("not-found", f"there is no {scope['path'][:200]}; GET /api/v1/openapi.json says what there is")
+    async def _not_found(self, scope: Any, _receive: Any, _send: Any) -> None:
+        raise Failure("not-found", f"there is no {scope['path'][:200]}; {self._known}")
 
 
 async def body_of(request: Request, most: int) -> bytes:

@@ -180,6 +180,14 @@ _ONE_BOUND: Final = MappingProxyType(
 _TASK_ASSIGNOR: Final = "streams.assignor.name"
 
 
+def read_for_groups() -> frozenset[str]:
+    """The broker properties that decide which configs a group may have."""
+    names = {"group.streams.assignors"}
+    for _ in _bounds(names.add):
+        pass
+    return frozenset(names)
+
+
 def _bounds(broker: Callable[[str], Value]) -> Iterator[tuple[str, Value, Value]]:
     """Return rows (group property, least value, greatest value). None: the broker has no such bound."""
     for name in _BOUNDED:

@@ -139,6 +139,7 @@ async def test_errors_of_the_door_are_json() -> None:
     ):
         status, answer = await ask(door, path, method, **token)
         assert (status, answer["error"]["code"]) == code
+        assert status != 404 or answer["error"]["message"].endswith("; GET /api/v1/openapi.json says what there is")
     assert (await ask(door, "/metrics"))[0] == 401
     assert (await ask(door, "/readyz"))[0] == 503
     await door.stop()
@@ -151,5 +152,8 @@ async def test_a_door_for_figures_has_no_api() -> None:
     door = door_of(DoorAddress("127.0.0.1", 0, figures_only=True), lambda: None, collect, no_alerts())
     await door.start()
     assert await ask(door, "/metrics", Host="any.example") == (200, "")
-    assert (await ask(door, "/api/v1/server"))[0] == 404
+    status, answer = await ask(door, "/api/v1/server")
+    assert (status, answer["error"]["message"]) == (
+        404, "there is no /api/v1/server; there are /healthz, /readyz, /metrics"
+    )  # fmt: skip
     await door.stop()
