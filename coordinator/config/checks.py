@@ -128,6 +128,12 @@ def check(value: Callable[[str], Value]) -> None:
             raise ConfigError(
                 f"group.{kind}.heartbeat.interval.ms={beat} must be less than group.{kind}.session.timeout.ms={session}"
             )
+    cluster_id = value("muster.cluster.id")
+    if isinstance(cluster_id, str) and not (
+        cluster_id.isascii() and cluster_id.isprintable() and " " not in cluster_id
+    ):
+        # the file with the id in the data directory could not be read again
+        raise ConfigError(f"muster.cluster.id={cluster_id!r} is not valid; expected ASCII letters, digits and signs")
     _protocols(value)
     _retention(value)
     _segments(value)

@@ -150,6 +150,7 @@ def test_unused_kafka_properties_are_accepted_and_reported(name: str) -> None:
             "transaction.state.log.segment.bytes=1 is too small for a topic; expected at least 1048576",
         ),
         ("queued.max.request.bytes=5", "queued.max.request.bytes=5 is less than socket.request.max.bytes=104857600"),
+        ("muster.cluster.id=a b", "muster.cluster.id='a b' is not valid; expected ASCII letters, digits and signs"),
         ("offsets.topic.compression.codec=9", "offsets.topic.compression.codec=9 names no codec"),
         ("max.connections.per.ip.overrides=1.2.3.4", "max.connections.per.ip.overrides: '1.2.3.4' is not HOST:NUMBER"),
         ("max.connections.per.ip=0", "max.connections.per.ip=0 allows no connection"),
