@@ -40,7 +40,9 @@ class History:
         self.rebalances = rebalances
         # a silence explains the losses at its moments, and only those: later losses have other reasons
         apart = (one for one in moments if not any(_touches(one, silence) for silence in silences))
-        self.moments = [*apart, *((one.from_ms - limits.MOMENT_MS, one.until_ms) for one in silences)]
+        self._apart = list(apart)
+        self._by_silence = [(one.from_ms - limits.MOMENT_MS, one.until_ms) for one in silences]
+        self.moments = [*self._apart, *self._by_silence]
         self.silences = silences
         self._ends = [one.end_ms for one in rebalances]
         self._by_generation: dict[int, list[int]] = defaultdict(list)
@@ -190,7 +192,11 @@ class History:
         silent_ms = self.stays[one.gone].silent_ms
         if silent_ms is not None and silent_ms > 0:
             times.append((self.stays[one.gone].end_ms or 0) - silent_ms)  # the time of the member's last commit
-        return any(since <= ms <= until for ms in times for since, until in self.moments)
+        # what ended before a silence began has another reason
+        end_ms = self.stays[one.gone].end_ms or 0
+        moments = [*self._apart, *(span for span, each in zip(self._by_silence, self.silences, strict=True)
+                                   if end_ms >= each.from_ms)]  # fmt: skip
+        return any(since <= ms <= until for ms in times for since, until in moments)
 
     def is_same(self, one: Change) -> bool:
         """Does the member that joined have the ids of the member that it replaced, or did nobody join?"""
@@ -240,9 +246,19 @@ class History:
         return one.how == LEFT and number is not None and self.rebalances[number].confidence <= limits.HARDLY
 
     def is_back_after(self, one: Change, silence: Silence) -> bool:
-        """Did a member join just after a silence, so that nobody knows whether it is new in the group?"""
-        is_soon = silence.from_ms < one.gone_ms <= silence.until_ms + limits.BACK_MS
-        return one.gone is None and is_soon and any(stay.start_ms < silence.from_ms for stay in self.stays)
+        """Did a member join just after a silence, so that nobody knows whether it is new in the group?
+
+        It is new if its process was never there, and nobody is missing that was there before the silence. But the
+        silence may have come in the midst of a formation.
+        """
+        if one.gone is not None or not silence.from_ms < one.gone_ms <= silence.until_ms + limits.BACK_MS:
+            return False
+        had = [stay for stay in self.stays if stay.start_ms < silence.from_ms]
+        has = {stay.who.slot for stay in self.stays if (stay.end_ms or one.gone_ms + 1) > one.gone_ms}
+        before = {stay.who.slot for stay in had if (stay.end_ms or silence.until_ms) >= silence.from_ms}
+        was_there = self.stays[one.came or 0].who.slot in {stay.who.slot for stay in had}
+        formed_ms = max((stay.start_ms for stay in had), default=silence.from_ms)
+        return bool(had) and (was_there or not before <= has or silence.from_ms - formed_ms <= limits.FORM_MS)
 
     def _silence_before(self, one: Change) -> Silence | None:
         """The silence after which a member did not stay, or None."""

@@ -47,6 +47,10 @@ _NEARLY_POLLED: Final = 0.8
 _UNSURE: Final = 0.6
 """The certainty that a member left, if it was silent for a while before. Its session may have been that short."""
 _FAR: Final = 3
+_AT_PARTING_MS: Final = 300
+"""A commit this near the time at which a member is to give partitions up belongs to that."""
+_RARE: Final = 10
+"""If members commit at most once in so many times _AT_PARTING_MS, such a commit is not by chance."""
 
 
 class Epoch(NamedTuple):
@@ -59,6 +63,8 @@ class Epoch(NamedTuple):
     change: Change | None
     activity: Mapping[str, Activity]
     """The commits of the members from this epoch to the next one."""
+    gave_up_ms: tuple[int, ...] = ()
+    """The times at which members gave up partitions that others got then."""
 
 
 class Ended(NamedTuple):
@@ -139,6 +145,8 @@ class _Judge:
         self._habits = Habits()
         self._silent: dict[str, int] = {}
         """How long each missing member had been silent, by member id. Members that polled too late are not in it."""
+        self._parted: list[bool] = []
+        """For each time at which members gave partitions up: did a member commit just then, and not by chance?"""
         self._ahead: Iterable[Epoch | None] = ()
         self._members: dict[str, Member] = {}
         self._activity: dict[str, Activity] = {}
@@ -175,6 +183,11 @@ class _Judge:
             then = self._activity.get(name)
             self._activity[name] = now if then is None else joined_activity(then, now)
         self._activity = {name: one for name, one in self._activity.items() if name in self._members}
+        known = [one for one in epoch.activity.values() if (one.gap_ms or _LONGEST_MS) >= _RARE * _AT_PARTING_MS]
+        times = [ms for one in known for ms in (one.first_ms, one.last_ms)]
+        # members that are missing gave theirs up when the epoch began
+        parted = [at for at in epoch.gave_up_ms if at > epoch.began_ms]
+        self._parted += [any(abs(ms - at) <= _AT_PARTING_MS for ms in times) for at in parted]
         self._habits = with_state(self._habits, self._state(epoch.number, epoch.at_ms, epoch.members, epoch.activity))
 
     def judge(self, epoch: Epoch, change: Change) -> Raised:
@@ -288,6 +301,9 @@ class _Judge:
         if gone.member.instance_id is not None:
             self._learn(silent_ms, beat_ms)
             return events.SESSION_EXPIRED, EXPIRED, 0.85
+        if gone.member.assigned and 2 * sum(self._parted) > len(self._parted):
+            # members of this group commit when they give partitions up
+            return events.SESSION_EXPIRED, EXPIRED, 0.7
         heard_others_ms = max((one.last_ms for one in others), default=0)
         if known is None or beat_ms is None:
             return None

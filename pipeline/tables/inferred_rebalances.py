@@ -245,7 +245,7 @@ def epoch_rebalances(epochs: DataFrame, states: DataFrame, walk: DataFrame, sile
     """
     numbers = states.where("is_epoch").select("group", "log_offset", "state")
     columns = ("group", "state", "is_tombstone", "protocol_type", "generation", "state_timestamp_ms", "at_ms")
-    rows = epochs.join(numbers, ["group", "log_offset"]).select(*columns, "members", "change")
+    rows = epochs.join(numbers, ["group", "log_offset"]).select(*columns, "members", "change", "takes")
     rows = rows.join(activity(walk), ["group", "state"], "left").crossJoin(F.broadcast(listed(silences)))
     return by_group(rows, "state", _infer_epochs, INFERRED_REBALANCE)
 
@@ -283,6 +283,7 @@ def epoch_of(row: Mapping[str, Any]) -> Epoch | None:
         tuple(map(_member, row["members"])),
         None if row["change"] is None else _change(row["change"]),
         {one.pop("member_id"): Activity(**one) for one in row["activity"] or ()},
+        tuple(one["at_ms"] - one["paused_ms"] for one in row["takes"] or () if one["paused_ms"] is not None),
     )
 
 

@@ -48,7 +48,10 @@ def regressions(walk: DataFrame) -> DataFrame:
         "*",
         F.count("*").over(together).alias("at_once"),
         (F.min("owner").over(together) != F.max("owner").over(together)).alias("of_several"),
-        (F.count_if(~F.col("fell_back_and_returned")).over(together) == 0).alias("all_fell_back"),
+        *(
+            (F.count_if(~F.col(name)).over(together) == 0).alias(f"all_{name}")
+            for name in ("fell_back_and_returned", "ran_ahead_before")
+        ),
         (F.count_if(F.col("returns") & ~F.col("is_first")).over(near) >= SERIES).alias("is_series"),
     )
     return conform(_happenings(rows.withColumn("cause", _cause())), "regressions")
@@ -140,9 +143,9 @@ def _cause() -> Column:
         .when(F.col("was_fenced_before"), ZOMBIE)
         .when(F.col("is_first") & (F.col("to_offset") > 0), REWIND)
         # one program made all commits of a request
-        .when(F.col("all_fell_back") & ~F.col("is_of_same_producer") & ~F.col("is_first"), ZOMBIE)
+        .when(F.col("all_fell_back_and_returned") & ~F.col("is_of_same_producer") & ~F.col("is_first"), ZOMBIE)
         .when((F.col("to_offset") <= 0) & F.col("member_id").isNull(), RESET)
         .when(alone | F.col("of_several"), RESET)
-        .when(F.col("ran_ahead_before") & ~F.col("is_of_same_producer"), ZOMBIE)
+        .when(F.col("all_ran_ahead_before") & ~F.col("is_of_same_producer"), ZOMBIE)
         .otherwise(REWIND)
     )

@@ -270,7 +270,20 @@ def test_a_member_that_ends_when_a_frozen_broker_ends_sessions_did_not_restart()
 
 @pytest.mark.parametrize(("at_s", "kind"), [(1_150, "coordinator_or_network_trouble"), (1_300, "scale_out")])
 def test_a_member_that_joins_just_after_a_silence_is_perhaps_back(at_s: int, kind: str) -> None:
-    assert Group(*ABC).is_silent_with_others(1_000, 1_120).comes(at_s, "d").kinds() == [kind]
+    group = Group("d", *ABC).leaves(300, "d").is_silent_with_others(1_000, 1_120).comes(at_s, "d")
+    assert group.kinds() == ["scale_in", kind]
+
+
+def test_a_member_that_was_never_there_is_new_after_a_silence_if_nobody_is_missing() -> None:
+    group = Group(*ABC).is_silent_with_others(1_000, 1_120)
+    assert group.comes(1_130, "d").kinds() == ["scale_out"]
+    group = Group(*ABC).is_silent_with_others(5, 120)  # the group is just forming
+    assert group.comes(130, "d").kinds() == ["coordinator_or_network_trouble"]
+
+
+def test_a_member_that_was_lost_before_a_silence_was_not_lost_by_it() -> None:
+    group = Group(*ABC).dies(998, "c", silent_ms=14_000).is_silent_with_others(1_000, 1_120).comes(1_140, "c")
+    assert group.kinds() == ["member_died"]
 
 
 def test_a_group_that_forms_just_after_a_silence_is_new() -> None:

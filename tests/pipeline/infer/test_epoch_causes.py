@@ -229,6 +229,23 @@ def test_a_member_that_is_silent_only_after_the_coordinators_absence_has_expired
     assert list(raised(epochs))[-1].cause == "session_expired"
 
 
+@pytest.mark.parametrize(("after_ms", "cause"), [(5, "session_expired"), (900, "member_left")])
+def test_a_member_that_goes_without_the_usual_commit_has_expired(after_ms: int, cause: str) -> None:
+    """Members commit rarely. When one is to give partitions up, it commits just then, or it does not."""
+    server = two()
+    server.leave(30_000, "b1")
+    states = [one for one in fold(server.records, server.names) if isinstance(one, State)]
+    gave_up_ms = [one.at_ms - one.paused_ms for each in states for one in each.takes if one.paused_ms is not None]
+    assert gave_up_ms
+    activity = {"a1": Activity(2, gave_up_ms[0] + after_ms, 20_000, None, None, None)}
+    epochs = [
+        Epoch(one.epoch or 0, one.began_ms, one.at_ms, one.members, one.change, activity if one.epoch == 3 else {},
+              tuple(gave_up_ms) if one.epoch == 3 else ())
+        for one in states
+    ]  # fmt: skip
+    assert list(raised(epochs))[-1].cause == cause
+
+
 def test_a_member_that_did_not_poll_in_time_has_left() -> None:
     server = Server({"t": 4})
     server.join(0, "a1")

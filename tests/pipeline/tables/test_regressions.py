@@ -93,6 +93,9 @@ SEVERAL = (
     # one request of the owner goes back in two partitions. Only in one of them, the former owner had been near that
     Commits("seek-in-two").by("a", (0, 100)).by("b", (60, 120), (65, 150), (70, 105), (75, 170))
     .by("a", (0, 100), partition=1).by("b", (60, 120), (65, 150), (70, 140), (75, 170), partition=1),
+    # in one of them, the commit before looks like that of a former owner
+    Commits("seek-to-where-one-was").by("a", (0, 100)).by("b", (55, 156), (60, 185), (65, 210), (70, 174), (75, 231))
+    .by("a", (0, 100), partition=1).by("b", (55, 150), (60, 171), (65, 222), (70, 184), (75, 235), partition=1),
 )  # fmt: skip
 
 
@@ -130,6 +133,7 @@ def found(engine: Engine) -> Found:
         ("compacted-beginning", [("reset", 100, 0)]),
         ("zombie", [("zombie", 150, 105)]),
         ("seek-in-two", [("rewind", 150, 105)]),
+        ("seek-to-where-one-was", [("rewind", 222, 184)]),
         ("zombie-again", [("zombie", 150, 100)]),
         ("zombie-per-record", [("zombie", 150, 101)]),
         ("zombie-of-before", [("zombie", 150, 90)]),
