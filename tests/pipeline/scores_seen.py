@@ -61,7 +61,7 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
                 continue
         if line["kind"] == "group" and line["group"] not in groups:
             continue
-        if line["kind"] == "incident" and _is_unseen(line, away, commits):
+        if line["kind"] == "incident" and _is_unseen(line, away, silences, commits):
             line["what"] = UNSEEN
         elif line["kind"] == "stall":
             line["shown"] = _shown_ms(line, line["until"], silences)
@@ -81,10 +81,15 @@ def _forgotten(truth: Iterable[Row], silences: Iterable[tuple[int, int]]) -> set
     }  # fmt: skip
 
 
-def _is_unseen(line: Row, away: Iterable[tuple[int, int]], commits: Iterable[Row]) -> bool:
+def _is_unseen(
+    line: Row, away: Iterable[tuple[int, int]], silences: Iterable[tuple[int, int]], commits: Iterable[Row]
+) -> bool:
     if line["what"] == "frozen":
         return any(since <= line["from"] and line["until"] <= until for since, until in away)
-    return bool(line["what"] == "skip" and line["members"] and not _skipped(line, commits))
+    if line["what"] != "skip" or not line["members"]:
+        return False
+    # just after a silence, a member commits what it had read before, so a step is no skip
+    return any(since <= line["from"] <= until + BACK_MS for since, until in silences) or not _skipped(line, commits)
 
 
 def _by_partition(truth: Iterable[Row], commits: Sequence[Row]) -> Iterable[Row]:

@@ -175,6 +175,9 @@ def test_a_group_that_got_slow_is_measured_from_then_on() -> None:
     lines = [*groups, got_slow, gave_up, line("end", at=100_000)]
     (slow,) = rates(lines, {("g", "t", 0): 700, ("other", "t", 0): 10}, {("t", 0): 1_000})
     assert (slow["what"], slow["written_per_s"], slow["read_per_s"], slow["needed"]) == ("too_slow", 10, 4, 5)
+    silences = [{"kind": "silence", "from": since, "until": since + 30_000} for since in (0, 60_000)]
+    (away,) = rates([*lines, *silences], {("g", "t", 0): 700, ("other", "t", 0): 10}, {("t", 0): 1_000})
+    assert away["read_per_s"] == 10  # only the second silence is in its time
 
 
 def test_a_member_that_hangs_does_not_poll() -> None:
@@ -314,6 +317,8 @@ def test_records_that_a_fast_member_skips_are_not_shown() -> None:
                for at, offset in ((0, 10), (5, 20), (8, 180))]  # fmt: skip
     assert [one["what"] for one in seen(truth, commits, ())] == [UNSEEN, SKIPPED, SKIPPED]
     assert [one["what"] for one in seen(truth, commits[:2], ())] == [UNSEEN, SKIPPED, UNSEEN]
+    silence = {"kind": "silence", "from": -MINUTE, "until": -1}  # a member may have read the records in it
+    assert [one.get("what") for one in seen([silence, *truth], commits, ())] == [None, UNSEEN, SKIPPED, UNSEEN]
 
 
 def test_a_rebalance_counts_though_nobody_knows_its_cause() -> None:

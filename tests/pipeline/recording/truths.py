@@ -123,7 +123,7 @@ def rates(
     partitions.
     """
     groups = {line["group"]: line for line in lines if line["kind"] == "group"}
-    away_s = sum(line["until"] - line["from"] for line in lines if line["kind"] == "silence") / 1000
+    silences = [(line["from"], line["until"]) for line in lines if line["kind"] == "silence"]
     over = max((one["at"] for one in lines if one["kind"] == "end"), default=0)
     meant = {line["group"]: line for line in lines if line["kind"] == "incident" and line["what"] == "too_slow"}
     other = {line["group"] for line in lines if line["kind"] == "stall"}
@@ -132,6 +132,7 @@ def rates(
     for name, group in groups.items():
         line = meant.get(name, {"group": name, "kind": "incident", "from": begun.get(name, over), "until": over})
         lasted_s = max((over - line["from"]) / 1000, 1)
+        away_s = sum(max(until - max(since, line["from"]), 0) for since, until in silences) / 1000
         places = [place for place in ends if (name, *place) in last]
         before = line.get("before", {"written": 0, "read": 0})
         written = sum(ends[place] for place in places) - before["written"]
