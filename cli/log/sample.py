@@ -51,7 +51,7 @@ def sample(
     except (OSError, LogError) as error:
         return fail(COMMAND, f"{directory} cannot be written: {reason(error)}")
     span = f"{_shown(written.start_ms)} to {_shown(written.end_ms)}"
-    print(f"{directory}: {written.groups} groups, {written.commits:,} commits, {span} UTC")
+    print(f"{directory}: {written.groups} groups, one more with transactions, {written.commits:,} commits, {span} UTC")
     print(f"{directory / TRUTH_FILE}: what really happened")
     return 0
 

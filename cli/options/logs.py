@@ -55,7 +55,7 @@ sample  log.sample:run_sample  make a sample of a group log
     | crashes, deploys, commits that go backwards or stop. It is made by the server's own code in virtual time; the same
     | options make the same bytes. DIR/truth.jsonl says what really happened.
     directory DIR  empty, or not there yet
-    --groups N  how many groups (default: 50)
+    --groups N  how many groups, besides one with transactions (default: 50)
     --hours N  how many hours of log (default: 24)
     --seed N  another seed makes another sample (default: 1)
     --records N  about how many commits: 100000, 0.1M, 10M (default: 160 a group and hour)

@@ -8,7 +8,7 @@ to what happened and to what would have happened:
   is the same owner.
 * Partitions are paused because of rebalances. In an eager group, every assigned partition is paused from the start of
   the rebalance until the assignment is complete. That includes failed attempts, and the time in which an empty group
-  waits for more members.
+  waits for more members. If all of them leave without partitions, they have waited in vain, which counts too.
 * In a cooperative group, only partitions of members that left, and those without an owner, are paused in this time.
   Partitions that were given up are paused from the assignment that removed them until the next assignment.
 * Partitions are silent at other times: those of dead or absent members, and those of a group without members. Silence
@@ -62,6 +62,7 @@ class Costs:
         "_cooperative",
         "_detected",
         "_forming",
+        "_in_vain_ms",
         "_last",
         "_left",
         "_moved",
@@ -96,6 +97,8 @@ class Costs:
         self._unowned = 0
         """The number of partitions that the group had when its last member left."""
         self._unowned_ms = 0
+        self._in_vain_ms = 0
+        """How long members waited for a first assignment, and left without one."""
 
     def given(self, shares: Mapping[str, Owned], *, cooperative: bool = False) -> None:
         """Set the owners when the history begins."""
@@ -158,6 +161,8 @@ class Costs:
             self._unowned = had
         began_ms = ms if self._began_ms is None else self._began_ms
         self._silent += self._wanted_ms(began_ms, ms) * self._unowned
+        if not self._last:
+            self._in_vain_ms += ms - began_ms
         self._unowned_ms = ms
         self._owned, self._began_ms = {}, None
         self._waiting.clear()
@@ -181,7 +186,8 @@ class Costs:
             paused += (ms - began_ms) * sum(map(len, self._owned.values()))
         detected = self._detected
         mean_ms = sum(detected) / len(detected) if detected else None
-        return Figures(self._rebalances, self._moved, paused, self._silent, mean_ms, self._forming)
+        in_vain = self._in_vain_ms * (len(self._last) or unassigned)
+        return Figures(self._rebalances, self._moved, paused + in_vain, self._silent, mean_ms, self._forming + in_vain)
 
     def _take(self, shares: Mapping[str, Owned]) -> None:
         last, moved = self._last, 0

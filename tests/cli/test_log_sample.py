@@ -12,7 +12,7 @@ def test_log_sample_writes_a_readable_data_directory(tmp_path: Path, capsys: pyt
     where = tmp_path / "sample"
     assert main(["log", "sample", str(where), "--groups", "2", "--hours", "1", "--end", "2026-01-31T12:00"]) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{where}: 2 groups, ")
+    assert first.startswith(f"{where}: 2 groups, one more with transactions, ")
     assert first.endswith("2026-01-31 11:00 to 2026-01-31 12:00 UTC")
     assert second == f"{where / 'truth.jsonl'}: what really happened"
     assert main(["log", "check", str(where)]) == 0

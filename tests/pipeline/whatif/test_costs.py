@@ -98,6 +98,23 @@ def test_a_new_group_that_still_waits_is_paused() -> None:
     assert costs.figures(9_000, unassigned=3).paused_partition_ms == 3 * 8_000
 
 
+def test_members_that_leave_before_their_first_assignment_have_waited_in_vain() -> None:
+    costs = Costs()
+    costs.began(1_000)
+    costs.emptied(7_000)
+    assert costs.figures(60_000, unassigned=3).paused_partition_ms == 3 * 6_000
+    assert costs.figures(60_000, unassigned=3).forming_partition_ms == 3 * 6_000
+
+
+def test_what_members_waited_in_vain_counts_for_the_partitions_of_a_later_assignment() -> None:
+    costs = Costs()
+    costs.began(1_000)
+    costs.emptied(7_000)
+    costs.began(8_000)
+    costs.completed(9_000, {"a": {"t": [0, 1]}}, cooperative=False)
+    assert costs.figures(9_000).paused_partition_ms == 2 * (6_000 + 1_000)
+
+
 def test_a_member_dead_at_the_end_is_silent_until_then() -> None:
     costs = Costs()
     costs.given({"a": {"t": [0]}, "b": {"t": [1, 2]}})
