@@ -126,6 +126,7 @@ class _Finder:
             any(one.died for one in exchanges),
             bool(exchanges) and all(self._of.stays[one.gone or 0].who.instance_id is not None for one in exchanges),
             len({one.place for one in some if one.gone is not None or kind != model.STOP}),
+            may_be_slow=bool(exchanges) and all(one.died and self._of.was_slow(one) is None for one in exchanges),
             is_unsure=any(self._of.is_unsure(one) for one in exchanges),
             same=all(self._of.is_same(one) for one in exchanges),
         )

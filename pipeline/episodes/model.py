@@ -147,6 +147,8 @@ class Episode(NamedTuple):
     """The number of members. It is larger than the length of `members` if several members have one name."""
     is_midst: bool = False
     """Whether this is only the start of the log, while the group was already running."""
+    may_be_slow: bool = False
+    """Whether each of the lost members was silent for about its rebalance timeout: it perhaps did not poll in time."""
     is_unsure: bool = False
     """Whether nobody knows if members left, or were lost."""
     same: bool = False

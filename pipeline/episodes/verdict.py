@@ -362,7 +362,7 @@ def _advice(clause: _Clause) -> str | None:
         who = "all members were" if clause.kind == model.STOP else f"{clause.names} {_was(clause)}"
         is_missing = any(one.back_ms is None for one in clause.some) and not clause.later
         start = f", and start {'them' if _are_several(clause) else 'it'} again" if is_missing else ""
-        return f"look in the logs at {clause.at} why {who} lost{start}"
+        return f"look in the logs at {clause.at} why {who} lost{_perhaps_slow(clause, '')}{start}"
     return _DO.get(clause.kind)
 
 
@@ -385,6 +385,8 @@ def _plainly(clause: _Clause) -> str:
     if clause.kind in _DID:
         lost = f" or {_was(clause)} lost" if any(one.is_unsure for one in clause.some) else ""
         return f"{clause.names} {_DID[clause.kind]}{lost}"
+    if clause.kind == model.SUBSCRIPTION and clause.names:
+        return f"{clause.names} subscribed to other topics, or a pattern found one"
     words = count_of_kind(clause.kind, len(clause.some)) if len(clause.some) > 1 else title(clause.kind)
     if not clause.names or clause.kind in (model.FORMATION, model.OTHER):
         return words
@@ -427,15 +429,24 @@ def _deaths(clause: _Clause) -> str:
     is_static = all(one.by_instance for one in clause.some)
     if count == 1:
         if back[0] is None:
-            how = f"the static member {clause.names} was lost or stopped" if is_static else f"{clause.names} was lost"
+            how = f"the static member {clause.names} was lost or stopped" if is_static else (
+                f"{clause.names} was lost{_perhaps_slow(clause)}"
+            )  # fmt: skip
             return f"{how} and {'came back later' if clause.later else 'nobody took its place'}"
         away = f"{'was back' if clause.some[0].same else 'another member joined'} after {duration(back[0])}"
         if is_static:
             return f"{clause.names} was away past its session, and {away.removeprefix('was ')}"
-        return f"{clause.names} was lost" + (f" and {away}" if back[0] else "")
+        return f"{clause.names} was lost{_perhaps_slow(clause)}" + (f" and {away}" if back[0] else "")
     lost = sum(one is None for one in back)
-    what = f"{count} static members were lost or stayed away" if is_static else f"{count} members were lost"
+    what = f"{count} static members were lost or stayed away" if is_static else (
+        f"{count} members were lost{_perhaps_slow(clause)}"
+    )  # fmt: skip
     return f"{what} ({clause.names})" + (f", {lost} not replaced" if lost and not clause.later else "")
+
+
+def _perhaps_slow(clause: _Clause, perhaps: str = "perhaps ") -> str:
+    """A dead member and one that polls too late look alike if their timeouts are about equal."""
+    return f" or {perhaps}polled too late" if all(one.may_be_slow for one in clause.some) else ""
 
 
 def _stopped(clause: _Clause) -> str:
@@ -453,8 +464,8 @@ def _stopped(clause: _Clause) -> str:
 _DID: Final[Mapping[str, str]] = {model.SCALE_OUT: "joined", model.SCALE_IN: "left"}
 """Of these kinds of episodes, the sentence says what the members did. Nobody knows why they did it."""
 _PERHAPS: Final = "(perhaps coordinator or network)"
-_BY: Final = frozenset({model.SUBSCRIPTION, model.GROWTH})
-"""The kinds of episodes whose sentence names members with `by`: they changed or noticed something."""
+_BY: Final = frozenset({model.GROWTH})
+"""The kinds of episodes whose sentence names members with `by`: they noticed something."""
 _OUT_AND_BACK: Final = 2
 _WORDS: Final[Mapping[str, Callable[[_Clause], str]]] = {
     model.CRASH_LOOP: _loops,

@@ -227,6 +227,9 @@ def _subscription_changed(change: _Change) -> Inference | None:
     changed = [
         one for one in change.after.members if one.key in change.had and one.topics != change.had[one.key].topics
     ]
+    if len(changed) == len(change.stayed) > 1 and change.after.topics > change.before.topics:
+        # nobody gives all processes a new subscription at one moment: their pattern found a topic
+        return Inference(events.PARTITIONS_CHANGED, None, 0.75)
     return Inference(events.SUBSCRIPTION_CHANGED, changed[0], 0.95 if len(changed) == 1 else 0.85) if changed else None
 
 

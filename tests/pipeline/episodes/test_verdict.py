@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from muster.pipeline.episodes import verdict
 from muster.pipeline.episodes.claims import Facts, Last
 from muster.pipeline.episodes.model import EXPIRED, KINDS, LEFT
@@ -56,7 +58,7 @@ def test_the_verdict_is_in_plain_words() -> None:
     group = Group("a", "b").restarts(1_000, "a").rebalances_for(2_000, "subscription_changed", "b")
     sentences = [verdict.describe(one, ms(HOUR_S)) for one in group.episodes()[1:]]
     assert sentences[0].startswith("a left and came back: 2 rebalances")
-    assert sentences[1].startswith("change of subscriptions by b: 1 rebalance")
+    assert sentences[1].startswith("b subscribed to other topics, or a pattern found one: 1 rebalance")
 
 
 def test_the_first_record_of_a_partial_log_is_described_as_such() -> None:
@@ -125,6 +127,19 @@ def test_deaths_are_named_together_after_loops() -> None:
     both = verdict_of(looping(3).dies(9_000, "web-2"), 9_100).text
     assert both.startswith("web-1 crash-looped")
     assert "; web-2 was lost and nobody" in both
+
+
+@pytest.mark.parametrize(("silent_s", "how"), [(8.5, " or perhaps polled too late"), (6.2, "")])
+def test_a_lost_member_whose_timeouts_are_short_perhaps_polled_too_late(silent_s: float, how: str) -> None:
+    times = {"silent_ms": round(1_000 * silent_s), "session_ms": 6_000, "patience_ms": 8_000}
+    claim = verdict_of(Group("a", "b").dies(1_000, "a", **times).comes(1_010, "a"), 1_400).claims[0]
+    assert claim.text.startswith(f"a was lost{how} and was back after 10 s")
+    assert claim.advice is not None
+    assert ("polled too late" in claim.advice) == bool(how)
+    gone = verdict_of(Group("a", "b").dies(1_000, "a", **times), 1_400)
+    assert gone.text.startswith(f"a was lost{how} and nobody took its place")
+    both = Group("a", "b", "c").dies(1_000, "a", **times).comes(1_010, "a").dies(1_200, "b", **times).comes(1_210, "b")
+    assert verdict_of(both, 1_400).text.startswith(f"2 members were lost{how} (a and b)")
 
 
 def test_members_that_all_died_need_help_until_one_is_back() -> None:

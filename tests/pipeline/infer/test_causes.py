@@ -35,6 +35,16 @@ def test_another_subscription_is_the_cause() -> None:
     assert cause(FIRST, state(101, 2, [A, B._replace(topics=8), C])) == ("subscription_changed", "b")
 
 
+def test_a_topic_that_the_pattern_of_all_members_finds_is_no_change_of_subscriptions() -> None:
+    """All members subscribe to one more topic in one rebalance. One after the other, each has changed by itself."""
+    found = others(A, B, C, topics=8)
+    assert cause(FIRST, state(101, 2, found, topics=frozenset({"t", "t-2"}))) == ("partitions_changed", None)
+    assert cause(FIRST, state(101, 2, found, topics=frozenset({"u"}))) == ("subscription_changed", "a")
+    only = state(1, 1, [A])
+    more = state(101, 2, others(A, topics=8), topics=frozenset({"t", "t-2"}))
+    assert cause(only, more) == ("subscription_changed", "a")
+
+
 def test_a_topic_that_grew_is_the_cause() -> None:
     assert cause(FIRST, state(101, 2, [A._replace(assigned=2), B, C])) == ("partitions_changed", "a")
 
