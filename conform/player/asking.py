@@ -13,6 +13,7 @@ from muster.conform.player.story import Body
 Asked = tuple[str, int, Body]
 Verb = Callable[[Stage, Actor, dict[str, str], list[str]], Asked]
 VERBS: dict[str, Verb] = {}
+"""The words of requests. Each `asking_*` module adds some, and imports another one: `asking_streams` has all."""
 
 
 def verb(name: str) -> Callable[[Verb], Verb]:

@@ -7,7 +7,6 @@ request of the story did not exist before 4.2. Opens no file.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 
@@ -70,11 +69,6 @@ def rewritten(text: str, plain: str) -> str:
     """The story with the outcomes of the newest release replaced by those of a plain text."""
     known = {until for _, outcomes in _steps(text) for until in outcomes if until != _NEWEST}
     return merged({_NEWEST: plain, **{until: text_of(text, until) for until in known}})
-
-
-def changed_in(text: str) -> list[Release]:
-    """The releases whose answers are not those of the release after them, newest first."""
-    return [older for newer, older in itertools.pairwise(RELEASES) if text_of(text, newer) != text_of(text, older)]
 
 
 _NEWEST: Release = (999, 0)
