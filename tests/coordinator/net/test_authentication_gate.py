@@ -20,8 +20,7 @@ from muster.coordinator.state_machine.interface import Client
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.topics.cluster_image import Endpoint
 from muster.protocol.api import ApiKey
-
-from .test_connection import Transport, frame, turn
+from tests.coordinator.net.connection_harness import Transport, frame, turn
 
 ALICE = KafkaPrincipal("User", "alice")
 
