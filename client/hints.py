@@ -64,7 +64,7 @@ def speaks_plainly(address: Address) -> bool:
     return len(answer) == 8 and struct.unpack(">ii", answer)[1] == 1
 
 
-def sasl_mechanisms(address: Address, context: ssl.SSLContext | None = None) -> list[str] | None:
+def sasl_mechanisms(address: Address, context: ssl.SSLContext | None) -> list[str] | None:
     """The SASL mechanisms of the broker at this address; None if it has no SASL. `context` None: ask without TLS."""
     answer = _answer(address, _framed(_SASL_HANDSHAKE), 4096, context)
     try:

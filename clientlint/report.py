@@ -36,7 +36,7 @@ class Report(NamedTuple):
         return sum(one.certainty is Certainty.SURE for one in self.findings)
 
 
-def report_of(linter: Linter, wall_offset_ms: int = 0, rehearsal: Sequence[Played] = ()) -> Report:
+def report_of(linter: Linter, wall_offset_ms: int, rehearsal: Sequence[Played]) -> Report:
     """The present report. Its parts may then be shown by another thread."""
     found = linter.findings
     return Report(linter.requests, linter.clients.all_keys(), found.all, found.not_kept, wall_offset_ms, rehearsal)

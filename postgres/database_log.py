@@ -65,8 +65,8 @@ class DatabaseLog:
         known: Mapping[int, SegmentRow],
         *,
         is_new: bool,
-        clean_offset: int = 0,
-        cache: SegmentCache | None = None,
+        clean_offset: int,
+        cache: SegmentCache | None,
     ) -> None:
         """`known`: the segments of the database, by base offset. `is_new`: the database has nothing of the log yet.
         `clean_offset`: earlier leaders have compacted the log up to this offset. `cache`: fetches absent segments;

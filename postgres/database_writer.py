@@ -49,9 +49,9 @@ class DatabaseWriter:
         *,
         known: Callable[[], int],
         follow: Callable[[int], Awaitable[object]],
-        lost: Callable[[str], object] = lambda _: None,
+        lost: Callable[[str], object],
         figures: ClusterFigures | None = None,
-        cache: SegmentCache | None = None,
+        cache: SegmentCache | None,
         barrier: ReadBarrier | None = None,
     ) -> None:
         """`storage`: the place of the local replica. `run_job(job, done)`: runs a job that works on files, in a thread.

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 import structlog
@@ -67,10 +66,10 @@ class Membership:
         shared_log: SharedMetadataLog,
         clock: Clock,
         settings: ClusterSettings,
-        figures: ClusterFigures | None = None,
+        figures: ClusterFigures,
         *,
-        others_until_ms: int = 0,
-        doors: Mapping[str, Endpoint] = MappingProxyType({}),
+        others_until_ms: int,
+        doors: Mapping[str, Endpoint],
     ) -> None:
         """`store`: not the connection of database writes. `others_until_ms`: until this time no node counts as dead.
         `doors`: the HTTP door of the process, as endpoints (`cluster_image.DOOR`).
@@ -82,7 +81,7 @@ class Membership:
         self.registration = registration
         self.shared_log = shared_log
         self.peers = NodeMessages(registration.node_id, store, clock, lambda: writer.lease.is_over(clock.mono_ms()))
-        self._figures = figures or ClusterFigures()
+        self._figures = figures
         self.housekeeping = Housekeeping(registration, store, writer, shared_log, clock, settings, self._figures)
         self._store = store
         self._clock = clock

@@ -30,7 +30,7 @@ class WaitFailed(AssertionError):
         timeout_s: float,
         now: str,
         timeline: Sequence[str],
-        interventions: Sequence[str] = (),
+        interventions: Sequence[str],
     ) -> None:
         self.group_id = group_id
         self.waited_for = waited_for
@@ -74,9 +74,7 @@ MAX_INTERVENTIONS: Final = 10
 Json = Mapping[str, Any]
 
 
-def intervention_lines(
-    hits: Iterable[Json], scenarios: Iterable[Json], *, is_frozen: bool, ahead_ms: int = 0
-) -> list[str]:
+def intervention_lines(hits: Iterable[Json], scenarios: Iterable[Json], *, is_frozen: bool, ahead_ms: int) -> list[str]:
     """Lines about the kinds of requests in `hits` (the log of faults), the running scenarios, and frozen time."""
     lines = ["the server's time stands still" + (f", {ahead_ms} ms ahead" if ahead_ms > 0 else "")] if is_frozen else []
     lines += [f"scenario {one['name']} runs: {'; '.join(one['steps'][-3:])}" for one in scenarios]

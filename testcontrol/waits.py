@@ -161,7 +161,7 @@ def counted(what: str, records: int, topics: tuple[str, ...], member: str | None
     return Condition(words + (f" of {', '.join(topics)}" if topics else ""), holds, topics)
 
 
-def count_of(group: GroupView, what: str, topics: Collection[str], member: str | None = None) -> int:
+def count_of(group: GroupView, what: str, topics: Collection[str], member: str | None) -> int:
     """How many records have this figure, in these topics or in all. `member`: of those in flight, only its records."""
     views = [view for name, rows in group.records.items() if not topics or name in topics for view in rows.values()]
     if member is None:

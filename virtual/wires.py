@@ -62,7 +62,7 @@ class Wire:
             self._later_to_server(self._arrive, data[at : at + size])
             at += size
 
-    def _later_to_server(self, act: Callable[[Any], object], what: Any = None) -> None:
+    def _later_to_server(self, act: Callable[[Any], object], what: Any) -> None:
         self._arrives_us = max(self._arrives_us, self.world.us + self.delay_us())
         self.world.at_us(self._arrives_us, act, what)
 

@@ -80,7 +80,7 @@ class Supervisor:
         make_tables: Callable[[str], Awaitable[object]],
         make_nodes: Callable[[str], Sequence[NodeProcess]],
         report: Callable[[str], None],
-        restart_after_s: float | None = None,
+        restart_after_s: float | None,
     ) -> None:
         """`make_tables` and `make_nodes` get the database's URL.
 

@@ -28,9 +28,7 @@ CONNECT_S = 10.0
 class BrokersConnection:
     """Works as `Connection` does: requests wait in line on it, and replies come in order."""
 
-    def __init__(
-        self, addresses: Sequence[Address], on_reply: Callable[[Reply], object], opened: Open = asyncio.open_connection
-    ) -> None:
+    def __init__(self, addresses: Sequence[Address], on_reply: Callable[[Reply], object], opened: Open) -> None:
         self.on_reply, self._opened = on_reply, opened
         self.open: collections.deque[tuple[Send, float, asyncio.Future[Body] | None]] = collections.deque()
         self._addresses = list(addresses)

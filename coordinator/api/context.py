@@ -61,8 +61,8 @@ class Channel:
         self,
         listener: str,
         endpoint: Endpoint,
-        peer: str = "",
-        host: str = "",
+        peer: str,
+        host: str,
         authentication: Authentication = WITHOUT_AUTHENTICATION,
     ) -> None:
         self.listener = listener

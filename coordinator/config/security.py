@@ -164,9 +164,9 @@ def sasl_listener(
     find: Callable[[str, int], ScramCredential | None],
     draw_nonce: Callable[[], str],
     secret: bytes,
-    begin_bearer: Callable[[], Exchange] | None = None,
-    tokens: DelegationTokens | None = None,
-    iterations: Callable[[int, int], int] | None = None,
+    begin_bearer: Callable[[], Exchange] | None,
+    tokens: DelegationTokens | None,
+    iterations: Callable[[int, int], int] | None,
 ) -> SaslListener:
     """`find`: finds a credential by user and type. `secret`: see `scram.Credentials`. `begin_bearer`: begins an
     exchange of OAUTHBEARER. `tokens`: the delegation tokens, if enabled. `iterations`: see `scram_users`.

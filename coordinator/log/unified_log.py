@@ -80,9 +80,9 @@ class UnifiedLog:
         epochs: LeaderEpochs,
         *,
         recovery_point: int,
-        sync: SharedSync | None = None,
-        wait_for_sync: bool = False,
-        engine: Engine | None = None,
+        sync: SharedSync | None,
+        wait_for_sync: bool,
+        engine: Engine | None,
     ) -> None:
         """`sync`, `wait_for_sync`: see `DiskDurability`. `engine`: makes the log durable elsewhere than on the disk."""
         self.topic = topic

@@ -51,19 +51,17 @@ class AuthenticationGate(Layer):
         channel: Channel,
         connection: Connection,
         open_requests: Callable[[Channel, Sink], RequestsWithSink],
-        clock: Clock | None = None,
+        clock: Clock,
     ) -> None:
-        """`clock`: measures `MAX_AUTHENTICATION_MS`. None means that the authentication has no time limit."""
+        """`clock`: measures `MAX_AUTHENTICATION_MS`."""
         super().__init__(connection, partial(open_requests, channel))
         self._channel = channel
         self._authentication = channel.authentication
         self._connection = connection
         self._clock = clock
         self._count = 0
-        self._timer: Timer | None = None
-        if clock is not None:
-            self._timer = clock.call_at(clock.mono_ms() + MAX_AUTHENTICATION_MS, self._too_late)
-            channel.on_close(self._stop_timer)
+        self._timer: Timer | None = clock.call_at(clock.mono_ms() + MAX_AUTHENTICATION_MS, self._too_late)
+        channel.on_close(self._stop_timer)
 
     # ---- the connection's calls
 
@@ -99,10 +97,10 @@ class AuthenticationGate(Layer):
         self._stop_timer()
         requests.answers_to(self._connection)
         self._connection.authenticated(requests)
-        authentication, clock = self._authentication, self._clock
+        authentication = self._authentication
         has_tokens = authentication.sasl is not None and authentication.sasl.has_tokens
-        if clock is not None and (authentication.lifetime_ms is not None or has_tokens):
-            ReauthenticationTimer(self._channel, self._connection, requests, clock)
+        if authentication.lifetime_ms is not None or has_tokens:
+            ReauthenticationTimer(self._channel, self._connection, requests, self._clock)
 
     def _handle_raw_token(self, token: bytes) -> None:
         """Handle a token without a request around it. A client sends such tokens after SaslHandshake 0."""
@@ -118,12 +116,10 @@ class AuthenticationGate(Layer):
         except AuthenticationFailed as failure:
             reason = CloseConnection("the authentication failed", listener=self._channel.listener,
                                      mechanism=authentication.mechanism, because=str(failure.answer))  # fmt: skip
-            if clock is None:
-                raise reason from None
             clock.call_at(clock.mono_ms() + sasl.failure_delay_ms, lambda: self.fail(reason))
             return
         if exchange.is_complete:
-            complete(authentication, exchange, 0 if clock is None else clock.now().wall_ms)
+            complete(authentication, exchange, clock.now().wall_ms)
         self.answer(len(answer).to_bytes(4, "big") + answer)
 
     def _too_late(self) -> None:

@@ -120,8 +120,8 @@ class GroupObservers:
     def __init__(
         self,
         journal: Journal | None,
-        on_group_events: Callable[[Sequence[Event], Now], object] | None = None,
-        client_reports: ClientReports | None = None,
+        on_group_events: Callable[[Sequence[Event], Now], object] | None,
+        client_reports: ClientReports | None,
         on_loaded: Callable[[int], object] | None = None,
     ) -> None:
         """`client_reports`: what members have pushed about themselves, which may explain why they left. `on_loaded` is

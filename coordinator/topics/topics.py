@@ -317,7 +317,7 @@ class Topics:
             self.left(partition)
             self.logs.let_go(partition.topic, partition.index)
 
-    def change_brokers(self, records: Sequence[Message], *, anew: bool = False) -> list[Partition]:
+    def change_brokers(self, records: Sequence[Message], *, anew: bool) -> list[Partition]:
         """Write records of brokers, and of partitions with other leaders or replicas, as one change.
 
         The change is in force at once: a `Partition` of an earlier leader refuses everything. Returns the partitions of

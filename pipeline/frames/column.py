@@ -342,7 +342,7 @@ def as_column(value: object, *, is_text: bool = False) -> Column:
 
 
 def _binary(
-    left: Column, right: Column, operate: Callable[[Any, Any], Any], kind: pa.DataType | None = None
+    left: Column, right: Column, operate: Callable[[Any, Any], Any], kind: pa.DataType | None
 ) -> Callable[[Context], Vector]:
     def make(of: Context) -> Vector:
         pairs = zip(left.make(of).values, right.make(of).values, strict=True)

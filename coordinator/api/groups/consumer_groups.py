@@ -109,7 +109,7 @@ def _check_in_steps(
 
 
 def may_send_heartbeat(
-    node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, *, log_denied: bool = True
+    node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, *, log_denied: bool
 ) -> bool:
     """Whether the protocol is served, and the client may be a member with the topics that it names."""
     return _is_served(node) and not _refusal(node, context, request, log_denied=log_denied)

@@ -140,7 +140,7 @@ def _abandon(step: Step, member: Member, respond: Respond, response: Message) ->
     step.state.deadlines.set(deadline, step.now.mono_ms + member.session_timeout_ms)
 
 
-def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
+def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None) -> None:
     """Begin a rebalance. In a join phase, end the phase instead if all members have joined."""
     if (group.state, REBALANCE) in TRANSITIONS:
         begin(step, group, cause, trigger)

@@ -80,7 +80,7 @@ def _check_first(request: ConsumerGroupHeartbeatRequest) -> None:
         raise invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 
 
-def check_size(members: Collection[str], member_id: str, most: int, *, is_known: bool = False) -> None:
+def check_size(members: Collection[str], member_id: str, most: int, *, is_known: bool) -> None:
     """Raise Refused for a new member of a full group. `is_known`: the group has the sender's instance id. Then the
     sender takes the place of a member (since Kafka 4.4).
     """

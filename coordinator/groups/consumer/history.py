@@ -90,7 +90,7 @@ def static_member_left(step: Step, group: ConsumerGroup, member: ConsumerMember)
 
 
 def members_removed(
-    step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], cause: str, reasons: Any = None
+    step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], cause: str, reasons: Any
 ) -> None:
     """Report that these members are about to be removed. `reasons`: the clients' reasons, by member id."""
     reconciliation = _reconciliation(step, group)

@@ -32,7 +32,7 @@ class ProducerFiles:
 
     __slots__ = ("_in_background", "_pending", "_row_of", "_segments", "indexes", "snapshots")
 
-    def __init__(self, segments: LogSegments, in_background: InBackground, *, keeps_batches: bool = False) -> None:
+    def __init__(self, segments: LogSegments, in_background: InBackground, *, keeps_batches: bool) -> None:
         """`keeps_batches`: snapshots have all remembered batches of a producer, and not only its last one."""
         self._segments = segments
         self._row_of = snapshot.rows_of if keeps_batches else snapshot.row_of

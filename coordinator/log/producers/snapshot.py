@@ -112,7 +112,7 @@ class RowsInTime:
 
     __slots__ = ("_producers", "_row_of", "_rows")
 
-    def __init__(self, producers: Sequence[Producer], row_of: Callable[[Producer], bytes] = row_of) -> None:
+    def __init__(self, producers: Sequence[Producer], row_of: Callable[[Producer], bytes]) -> None:
         self._producers = producers
         self._row_of = row_of
         self._rows: dict[int, bytes] = {}

@@ -66,7 +66,7 @@ class ProducerStateManager:
         in_background: InBackground,
         durable_offset: Callable[[], int],
         *,
-        keeps_batches: bool = False,
+        keeps_batches: bool,
     ) -> None:
         """`durable_offset`: returns how far the log is durable now. `keeps_batches`: see `ProducerFiles`."""
         self._segments = segments

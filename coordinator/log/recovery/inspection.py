@@ -303,7 +303,7 @@ def _with_suffix(entries: list[Entry], suffix: str) -> dict[int, int]:
 class _IndexCheck:
     """Checks whether the entries of both index files point to the right batches. A missing file is rebuilt."""
 
-    def __init__(self, storage: Storage, name: str, base_offset: int, size: int, without: Container[str] = ()) -> None:
+    def __init__(self, storage: Storage, name: str, base_offset: int, size: int, without: Container[str]) -> None:
         self._base = base_offset
         self.unreadable: dict[str, str] = {}
         """Suffix and fault of a file that cannot be an index. A power cut leaves such files, which are not used."""

@@ -31,7 +31,7 @@ class LogSegments(Sequence[Segment]):
         *,
         start_offset: int,
         end_offset: int,
-        doubtful_start: int = -1,
+        doubtful_start: int,
     ) -> None:
         self.storage = storage
         self.directory = directory

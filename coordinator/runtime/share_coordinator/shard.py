@@ -40,7 +40,7 @@ class ShareStateShard:
         clock: Clock,
         image: TopicsImage,
         *,
-        linger_ms: int = 0,
+        linger_ms: int,
     ) -> None:
         """`open_log`, `linger_ms`: see `CoordinatorShard`. `image`: the present topics."""
         self.partition = partition

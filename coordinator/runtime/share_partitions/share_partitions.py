@@ -37,7 +37,7 @@ class SharePartitions:
         run_behind: Callable[[Job[None]], object],
         live: Live,
         features: Callable[[], Mapping[str, int]],
-        report: Callable[[Event], object] = lambda _: None,
+        report: Callable[[Event], object],
     ) -> None:
         """`features`: returns the feature levels in the metadata log. `report`: takes events for groups' histories."""
         self._machine = Machine(clock, persister, dead_letters, run_behind, self._closed, report, self._ended)

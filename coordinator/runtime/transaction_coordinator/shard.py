@@ -51,8 +51,8 @@ class TransactionShard:
         job_queue: JobQueue,
         clock: Clock,
         *,
-        observer: Observer | None = None,
-        linger_ms: int = 0,
+        observer: Observer | None,
+        linger_ms: int,
     ) -> None:
         """`open_log`, `linger_ms`: see `CoordinatorShard`; `writer` and `job_queue`: see `MarkerSender`."""
         self.partition = partition

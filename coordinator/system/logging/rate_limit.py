@@ -56,7 +56,7 @@ class _Kind:
 class Limiter:
     """A processor of structlog, behind the processors that add logger and level."""
 
-    def __init__(self, mono_ms: Callable[[], int], left_out: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, mono_ms: Callable[[], int], left_out: Callable[[], object]) -> None:
         """`left_out` is called when the first line of a window was dropped: `due` will have lines."""
         self._mono_ms = mono_ms
         self._left_out = left_out

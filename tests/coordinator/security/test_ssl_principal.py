@@ -7,8 +7,7 @@ import pytest
 from muster.coordinator.security.authorizer import ANONYMOUS
 from muster.coordinator.security.distinguished_name import BadCertificate, name, subject
 from muster.coordinator.security.ssl_principal import InvalidRules, NoName, SslPrincipalMapper
-
-from .principal_cases import FROZEN
+from tests.coordinator.security.principal_cases import FROZEN
 
 
 def answer(line: str) -> str:

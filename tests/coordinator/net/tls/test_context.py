@@ -11,8 +11,7 @@ import pytest
 
 from muster.coordinator.net.tls.context import TLS_1_3, TlsContext, build, openssl_name
 from muster.coordinator.net.tls.settings import TlsSettings
-
-from .test_stores import KEYTOOL
+from tests.coordinator.net.tls.test_stores import KEYTOOL
 
 ECDSA = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3

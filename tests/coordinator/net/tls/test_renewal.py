@@ -13,9 +13,8 @@ from structlog.testing import capture_logs
 from muster.coordinator.net.tls.context import ListenerTls
 from muster.coordinator.net.tls.settings import TlsError, TlsSettings
 from muster.coordinator.security.distinguished_name import subject
+from tests.coordinator.net.tls.test_stores import KEYTOOL
 from tests.support.certificates import Authority
-
-from .test_stores import KEYTOOL
 
 AUTHORITY = Authority()
 
