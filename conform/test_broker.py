@@ -9,11 +9,13 @@ import asyncio
 
 import pytest
 
+from muster.client.connection import RequestFailed
 from muster.client.kafka_client import read_command_config
 from muster.conform import probes, session
 from muster.conform.report import text
 from muster.conform.results import Outcome, State
 from muster.conform.session import Session, Wishes
+from muster.coordinator.config import ConfigError
 from muster.coordinator.config.listeners import parse_addresses, show
 
 AGAINST = "--against"
@@ -27,7 +29,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.config.getoption(AGAINST) is None:
         metafunc.parametrize("name", [], ids=[])
         return
-    found = asyncio.run(_begin(metafunc.config, Wishes()))
+    try:
+        found = asyncio.run(_begin(metafunc.config, Wishes()))
+    except (ConfigError, RequestFailed) as failure:
+        raise pytest.Collector.CollectError(str(failure)) from None
     levels = {one.story.name: one.level for one in found.plan.played}
     levels |= {one.id: one.level for one in found.plan.skipped}
     levels |= {one.id: session.WIRE for one in probes.all_probes(found.target.keys)}

@@ -85,14 +85,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--muster-command-config",
         metavar="FILE",
+        type=Path,
         help="properties with security.protocol, sasl.* and ssl.* for `--pyargs muster.conform`",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark `muster`."""
+    """Register the mark `muster`, and refuse a wrong address."""
     config.addinivalue_line("markers", _MARK)
     config.stash[_PID] = os.getpid()
+    against = config.getoption("--muster-against")
+    if against is not None:
+        # imports stand inside functions; the module's docstring says why
+        from muster.coordinator.config import ConfigError
+        from muster.coordinator.config.listeners import parse_addresses
+
+        try:
+            parse_addresses(against, "--muster-against")
+        except ConfigError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 # ---- fixtures

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 
 from muster.cli.backup.copying import Ends, Replaced, copy_directory, remove_copy, segments_of, sync_folders
 from muster.cli.log.check import damaged_names
@@ -111,6 +111,9 @@ def _asking(options: argparse.Namespace) -> Callable[[], Ends]:
             answer: dict[str, Any] = json.loads(http_get(url, context, MAX_BYTES, headers))
         except HTTPError as refusal:
             raise OSError(f"{url}: status {refusal.code}") from refusal
+        except URLError as error:
+            why = getattr(error.reason, "strerror", None) or error.reason
+            raise OSError(f"{url} does not answer: {why}; give the HTTP door of the server with --http") from error
         except ValueError as error:
             raise OSError(f"{url}: the answer is no JSON") from error
         found = {partition_of(name): end for name, end in answer["ends"].items()}

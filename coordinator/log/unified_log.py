@@ -334,7 +334,7 @@ class UnifiedLog:
             self._store_epochs()
 
     def _store_epochs(self) -> None:
-        with self._availability.failing(f"{self.directory}/{LEADER_EPOCHS}"):
+        with self._availability.failing(f"{self.segments.storage.root}/{self.directory}/{LEADER_EPOCHS}"):
             store_epochs(self.segments.storage, self.directory, self.epochs)
 
     # -- reading

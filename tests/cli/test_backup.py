@@ -145,6 +145,7 @@ def test_a_door_that_does_not_answer_is_an_error(tmp_path: Path, capsys: CAPS) -
     (tmp_path / "meta.properties").write_text("")
     words = ["backup", str(tmp_path / "x"), "--data-dir", str(tmp_path), "--http"]
     assert main([*words, "127.0.0.1:1"]) == 1
+    assert "/api/v1/ends does not answer: Connection refused; give the HTTP door of the" in capsys.readouterr().err
     assert main([*words, "ftp://127.0.0.1:1"]) == 2
     assert main([*words, "127.0.0.1:1", "--http-ca", str(tmp_path / "none")]) == 2
     assert "--http-ca" in capsys.readouterr().err

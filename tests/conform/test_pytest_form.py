@@ -43,6 +43,27 @@ async def test_each_story_is_a_test_of_the_broker(pytester: pytest.Pytester) -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--against", "x"], "ERROR: --muster-against 'x' is not HOST:PORT; as in localhost:9092"),
+        (
+            ["--against", "127.0.0.1:1"],
+            "127.0.0.1:1 cannot be reached: Connection refused; is a server listening there?",
+        ),
+        (
+            ["--against", "127.0.0.1:1", "--muster-command-config", "none"],
+            "--command-config none cannot be read: No such*",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_one_sentence(pytester: pytest.Pytester, words: list[str], line: str) -> None:
+    result = pytester.runpytest_subprocess("--pyargs", "muster.conform", "-p", "no:asyncio", *words)
+    found = [one for one in result.outlines + result.errlines if one.startswith(line.rstrip("*"))]
+    assert len(found) == 1, result.outlines
+    assert not any("Traceback" in one or one.startswith("E  ") for one in result.outlines)
+
+
 def test_the_workflow_gives_options_that_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
