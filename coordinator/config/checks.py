@@ -99,6 +99,7 @@ SMALLEST_SEGMENT_BYTES: Final = 1 << 20
 """Kafka's minimum for `segment.bytes` of a topic. The defaults, which are broker properties, may be smaller."""
 
 _TIMES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+_LONGEST_ID: Final = 255
 _LIMITED = {
     "consumer": _TIMES,
     "share": (*_TIMES, "record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks"),
@@ -128,12 +129,7 @@ def check(value: Callable[[str], Value]) -> None:
             raise ConfigError(
                 f"group.{kind}.heartbeat.interval.ms={beat} must be less than group.{kind}.session.timeout.ms={session}"
             )
-    cluster_id = value("muster.cluster.id")
-    if isinstance(cluster_id, str) and not (
-        cluster_id.isascii() and cluster_id.isprintable() and " " not in cluster_id
-    ):
-        # the file with the id in the data directory could not be read again
-        raise ConfigError(f"muster.cluster.id={cluster_id!r} is not valid; expected ASCII letters, digits and signs")
+    _cluster_id(value)
     _protocols(value)
     _retention(value)
     _segments(value)
@@ -143,6 +139,17 @@ def check(value: Callable[[str], Value]) -> None:
         raise ConfigError(
             f"offsets.topic.compression.codec={codec} names no codec; expected 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd"
         )
+
+
+def _cluster_id(value: Callable[[str], Value]) -> None:
+    """`meta.properties` must be able to hold the id: otherwise the next start could not read the directory."""
+    given = value("muster.cluster.id")
+    if not isinstance(given, str):
+        return
+    if not given.isascii() or not given.isprintable() or " " in given:
+        raise ConfigError(f"muster.cluster.id={given!r} is not valid; expected ASCII letters, digits and signs")
+    if len(given) > _LONGEST_ID:
+        raise ConfigError(f"muster.cluster.id has {len(given)} characters; at most {_LONGEST_ID} were expected")
 
 
 def _protocols(value: Callable[[str], Value]) -> None:

@@ -37,6 +37,10 @@ DEFAULT_DATA_DIR = "muster-data"
 """The default data directory, under the working directory of the server."""
 
 
+_SHOWN = 200
+"""How many characters of a wrong value an error shows."""
+
+
 class _Raw(NamedTuple):
     """A value as it was given. `where` names its place for the user."""
 
@@ -171,10 +175,12 @@ def _read(raw: Mapping[str, _Raw], *, strict: bool) -> tuple[dict[str, Given], l
             else:
                 ignored.append(f"the property {name} ({where}) is ignored: {why}")
             continue
+        if "\0" in text:
+            raise ConfigError(f"{name}: the value ({where}) has the character NUL, which no path or name may have")
         try:
             given[name] = Given(text, prop.parse(text), origin)
         except InvalidProperty as error:
-            shown = "the value" if prop.sensitive else f"'{text}'"
+            shown = "the value" if prop.sensitive else f"'{text[:_SHOWN]}{'…' * (len(text) > _SHOWN)}'"
             raise ConfigError(f"{name}: {shown} ({where}) is not valid; expected {expected_values(prop)}") from error
     if variables:
         ignored.append(

@@ -84,7 +84,6 @@ def meta(**changed: str) -> bytes:
         {"node_id": "-1"},
         {"node_id": "9" * 5000},
         {"node_id": "\u0661"},
-        {"version": "2"},
         {"version": ""},
         {"cluster_id": "m\u00efne"},
         {"cluster_id": "m ine"},
@@ -99,6 +98,13 @@ def test_a_damaged_value_of_meta_properties_is_named_with_the_expected_one(chang
         manage(storage)
     assert not storage.locked
     assert storage.files["meta.properties"] == meta(**changed)
+
+
+def test_a_directory_of_a_newer_version_is_not_to_be_removed() -> None:
+    storage = MemoryStorage()
+    storage.save("meta.properties", meta(version="2"))
+    with pytest.raises(MalformedCheckpoint, match="version='2', expected: 0 or 1: a newer Kafka or Muster wrote it"):
+        manage(storage)
 
 
 @pytest.mark.parametrize("value", ["", "x", "AAAAAAAAAA=AAAAAAAAABw", "A" * 26, "AAAAA\u00e9AAAAAAAAAAAABw", "A" * 21])
