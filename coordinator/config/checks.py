@@ -100,6 +100,7 @@ SMALLEST_SEGMENT_BYTES: Final = 1 << 20
 
 _TIMES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 _LONGEST_ID: Final = 255
+"""How many characters of a cluster id `meta.properties` may have."""
 _LIMITED = {
     "consumer": _TIMES,
     "share": (*_TIMES, "record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks"),

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.log import MemoryStorage, batches, checkpoints
-from muster.coordinator.log.errors import CorruptBatch
+from muster.coordinator.log.errors import DamagedLog
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import at_once
@@ -331,7 +331,7 @@ def test_records_of_another_partition_in_place_of_the_metadata_log_are_refused()
     storage.save(f"{METADATA}/{LOG}", bytes(storage.files[f"t-0/{LOG}"]))
     storage.remove(checkpoints.RECOVERY_POINTS)
     before = record_bytes(storage)
-    with pytest.raises(CorruptBatch, match="holds no records of a metadata log"):
+    with pytest.raises(DamagedLog, match="holds no records of a metadata log"):
         start(storage)
     assert record_bytes(storage) == before
     assert [one.folder for one in misfits(storage)] == [METADATA]
