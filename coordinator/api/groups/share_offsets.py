@@ -205,6 +205,21 @@ def _ask_peers(node: Node, elsewhere: Mapping[int, Sequence[Begun]]) -> Job[None
             one.set_lag(end)
 
 
+def _change(
+    node: Node,
+    context: RequestContext,
+    request: AlterShareGroupOffsetsRequest | DeleteShareGroupOffsetsRequest,
+    refused: Sequence[Any],
+) -> Job[Any]:
+    """Let the group change its offsets. The rows that were refused come before the rows of its answer."""
+    later = PendingResult()
+    node.routing.shard(request.group_id).runtime.submit(Command(request, later, context.client))
+    response: Any = yield later
+    if not response.error_code:
+        response.responses = [*refused, *response.responses]
+    return response
+
+
 # ---- AlterShareGroupOffsets
 
 
@@ -238,12 +253,8 @@ def handle_alter_share_group_offsets(
         yield None
     if not request.group_id:
         return _not_altered(ErrorCode.INVALID_GROUP_ID)
-    later = PendingResult()
-    command = Command(AlterShareGroupOffsetsRequest(request.group_id, asked), later, context.client)
-    node.routing.shard(request.group_id).runtime.submit(command)
-    response: AlterShareGroupOffsetsResponse = yield later
-    if not response.error_code:
-        response.responses = [*refused, *response.responses]
+    changed = AlterShareGroupOffsetsRequest(request.group_id, asked)
+    response: AlterShareGroupOffsetsResponse = yield from _change(node, context, changed, refused)
     return response
 
 
@@ -276,12 +287,8 @@ def handle_delete_share_group_offsets(
         if name not in allowed
     ]
     asked = [topic for topic in request.topics if topic.topic_name in allowed]
-    later = PendingResult()
-    command = Command(DeleteShareGroupOffsetsRequest(request.group_id, asked), later, context.client)
-    node.routing.shard(request.group_id).runtime.submit(command)
-    response: DeleteShareGroupOffsetsResponse = yield later
-    if not response.error_code:
-        response.responses = [*refused, *response.responses]
+    changed = DeleteShareGroupOffsetsRequest(request.group_id, asked)
+    response: DeleteShareGroupOffsetsResponse = yield from _change(node, context, changed, refused)
     return response
 
 
