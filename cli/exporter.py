@@ -1,4 +1,4 @@
-"""`muster exporter` serves metrics of any Kafka cluster over HTTP. Each scrape reads the cluster anew, in a thread."""
+"""`muster exporter` serves metrics of any Kafka cluster over HTTP. Each scrape reads the cluster again, in a thread."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class KafkaClient:
             bootstrap.close()
 
     def reconnect(self) -> None:
-        """Close all connections, and connect anew. Raises RequestFailed."""
+        """Close all connections, and connect again. Raises RequestFailed."""
         self.close()
         self._connections.clear()
         self._connect()

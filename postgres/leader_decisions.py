@@ -91,7 +91,7 @@ class LeaderDecisions:
         after: Sequence[Message] = (),
     ) -> Job[bool]:
         """Move the leadership of all partitions to live nodes, and write the records `before` first and `after` last.
-        False: another node has written meanwhile, so the caller must decide anew. Raises `ApiError`.
+        False: another node has written meanwhile, so the caller must decide again. Raises `ApiError`.
 
         Each row has a part of the records, so that no reader of a row blocks for long. A part of the rows leaves the
         cluster no worse than before. The next node that decides writes the other rows.

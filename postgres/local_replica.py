@@ -1,5 +1,5 @@
 """The local replica: files on this machine with the database's records of the logs that this node leads. A node makes
-the replica anew whenever it registers, and adds each log when it becomes the leader.
+the replica again whenever it registers, and adds each log when it becomes the leader.
 
 A replica has the form of a data directory that was closed cleanly, so it opens at once. A log with a damaged batch is
 left as if it was not closed cleanly. The log manager then finds the damaged place, and logs it.

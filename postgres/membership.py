@@ -187,7 +187,7 @@ class Membership:
         self.led_partitions.check()
 
     def _give_up_soon(self) -> None:
-        """Give up soon, because this node was unregistered and leads nothing. The node then registers anew. Else the
+        """Give up soon, because this node was unregistered and leads nothing. The node then registers again. Else the
         node would hold its registration and be no part of the cluster. The request to unregister is answered first.
         """
 
@@ -244,7 +244,7 @@ class Membership:
         yield from self.decisions.changing(decide, place)
 
     def unregistering(self, broker_id: int) -> Job[None]:
-        """See `api.node.Controller`. A live broker registers anew, and so returns."""
+        """See `api.node.Controller`. A live broker registers again, and so returns."""
         yield from self.decisions.unregistering(broker_id)
 
     # -- following and deciding

@@ -1,4 +1,4 @@
-"""The lifecycle of a process of a cluster: it registers, serves while the registration is held, and registers anew."""
+"""The lifecycle of a process of a cluster: it registers, serves while the registration is held, and registers again."""
 
 from __future__ import annotations
 

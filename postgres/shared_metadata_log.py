@@ -1,7 +1,7 @@
 """The shared metadata log in the database, which all nodes write and follow: the `SharedMetadataLogWriter` of one node.
 
 A decision of this node is written at the end of the log that this node knows. If another node has written there, the
-database does nothing. This node then reads the new rows and decides anew. All nodes apply the rows in the order of the
+database does nothing. This node then reads the new rows and decides again. All nodes apply the rows in the order of the
 log, so a node also reads its own records back.
 """
 

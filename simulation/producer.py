@@ -71,7 +71,7 @@ OVER: Final = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""Errors after which the producer must begin anew: another producer has the id, or the coordinator has ended the
+"""Errors after which the producer must begin again: another producer has the id, or the coordinator has ended the
 transaction.
 """
 

@@ -1,6 +1,6 @@
 """Prepares the topics that the mark of a test names. They are empty, and have as many partitions as the mark says.
 
-On the session's server, topics are created anew for each test. A cluster that this program has not started may have
+On the session's server, topics are created again for each test. A cluster that this program has not started may have
 such a topic already. The topic is deleted only if a test made it; otherwise it must be as the mark says.
 """
 

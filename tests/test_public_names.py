@@ -1,7 +1,7 @@
 """The public names of Muster: commands, properties, metrics, events, columns of tables, and the API for tests.
 
 `public_names.txt` has the names of the last release, one a line. A name that is gone or new since then has a row in
-docs/changes.md. After a release `python -m tests.test_public_names` writes the file anew.
+docs/changes.md. After a release `python -m tests.test_public_names` writes the file again.
 """
 
 from __future__ import annotations

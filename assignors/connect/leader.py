@@ -1,7 +1,7 @@
 """The work of a Connect group's leader (ConnectAssignor): from workers' metadata to assignments, as bytes.
 
 `assign_eagerly` is Connect's eager strategy (protocol "default"; Kafka's EagerAssignor). All connectors and tasks are
-assigned anew, and stop during a rebalance. Each has exactly one worker. Any two workers' numbers of connectors and
+assigned again, and stop during a rebalance. Each has exactly one worker. Any two workers' numbers of connectors and
 tasks differ by at most one. The same input gives the same answer.
 """
 

@@ -86,7 +86,7 @@ class State:
     candidates: tuple[str, ...] = ()
     """Workers that have had no work since work was lost. Such a worker may be a former owner that has returned."""
     rebalance_at_ms: int = 0
-    """The time at which lost work is assigned anew, or work may be taken away again."""
+    """The time at which lost work is assigned again, or work may be taken away again."""
     delay_ms: int = 0
     """The delay until `rebalance_at_ms`, after which workers ask for a rebalance."""
     took_away: bool = False

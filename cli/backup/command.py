@@ -31,7 +31,7 @@ RESTORE: Final = "muster restore"
 NOTE: Final = "muster-backup.json"
 """The file that is written last: a folder without it is no complete backup."""
 TRIES: Final = 5
-"""How often the copy is made anew because a compaction replaced segments, or a topic was created."""
+"""How often the copy is made again because a compaction replaced segments, or a topic was created."""
 MAX_BYTES: Final = 256 << 20
 """The most bytes of the answer with the ends of all logs."""
 

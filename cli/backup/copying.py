@@ -4,7 +4,7 @@ A log grows only at its end, so its records before an end do not change. But a c
 may leave out a record because of a later one. So no segment may be replaced between a moment before the ends were
 known and the end of the copy. Then the copy is made again.
 
-Indexes, snapshots of producers and recovery points are left out: a start makes them anew and checks each batch.
+Indexes, snapshots of producers and recovery points are left out: a start makes them again and checks each batch.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ EXTRA: Final = "pip install 'muster-kafka[explain]'"
 
 
 class PastRebalances:
-    """The table `rebalances` in a folder. It is read anew for each question: a follower writes it again and again."""
+    """The table `rebalances` in a folder. It is read again for each question: a follower writes it again and again."""
 
     def __init__(self, folder: Path) -> None:
         """`folder`: the --out of `muster analyze`."""

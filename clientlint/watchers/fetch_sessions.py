@@ -61,7 +61,7 @@ class FetchSessions(Watcher):
             words += f"epoch {session.epoch - 1}"
             yield broken("fetch-session-epoch", call, words, Certainty.SURE)
         if error or call.error:
-            # a client may begin anew after an error
+            # a client may begin again after an error
             session.session_id = session.forgotten = 0
         elif answer.session_id:
             session.epoch = max(request.session_epoch, 0) + 1

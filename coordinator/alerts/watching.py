@@ -106,7 +106,7 @@ class GroupAlerts:
         self._is_looking = False
 
     def fault(self, error: Exception) -> None:
-        """Log an error of `look`, which is a bug. The next look begins anew."""
+        """Log an error of `look`, which is a bug. The next look begins again."""
         self._is_looking = False
         log.error("groups could not be judged for alerts, because of a bug in the server", exc_info=error)
 
@@ -128,7 +128,7 @@ class GroupAlerts:
         yield from self._feed(some)
         for group_id in changed:
             if group_id in self._watches:
-                self._watches[group_id].rebalancing = None  # a later one has begun anew
+                self._watches[group_id].rebalancing = None  # a later one has begun again
         if not self._looks % SAMPLE_LOOKS:
             yield from see_commits(server, self._watches, now_ms)
             yield from see_deliveries(server, self._watches, now_ms, MAX_WATCHED)

@@ -227,8 +227,8 @@ class History:
     def _is_alone(self, one: Change, silence: Silence) -> bool:
         """Was the member perhaps lost for its own reason soon after a silence, since most of its group outlived it?
 
-        After a silence a session begins anew. So a member that was lost at once was lost because of the silence. So was
-        a member that was lost when the new session ended, and that is back.
+        After a silence a session begins again. So a member that was lost at once was lost because of the silence. So
+        was a member that was lost when the new session ended, and that is back.
         """
         stay = self.stays[one.gone or 0]
         late_ms = (stay.end_ms or 0) - silence.until_ms

@@ -1,8 +1,8 @@
 """Finds times at which members of several groups were lost: the coordinator or the network was in trouble. Pure.
 
 A moment is the time of the members' last signs of life, not the time of their removal. The reason is that session
-timeouts of groups differ, and that sessions begin anew after a broker's restart. A coordinator that is away takes whole
-groups. A host that is lost takes one member of each.
+timeouts of groups differ, and that sessions begin again after a broker's restart. A coordinator that is away takes
+whole groups. A host that is lost takes one member of each.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def ended_by(
 ) -> Silence | None:
     """The silence that ended the stay of a member from `start_ms` to `end_ms`, or None.
 
-    `heard_ms`: the last commit of the member; None: it never committed. After a silence, sessions begin anew, and a
+    `heard_ms`: the last commit of the member; None: it never committed. After a silence, sessions begin again, and a
     member has some time to join again.
     """
     for one in some:

@@ -3,7 +3,7 @@
 Both are learned from the group's rebalances. Pure. The size of the result does not grow with the history. The answer to
 its next heartbeat shows a member the rebalance. No record has the interval of heartbeats, but two facts show it. If the
 log shows the start of a rebalance, all members were back within one interval. And members begin to count the interval
-anew when they get their partitions. So the end of a join phase comes a whole number of intervals after the last
+again when they get their partitions. So the end of a join phase comes a whole number of intervals after the last
 assignment. Both facts change the weight of each interval that people configure. docs/dev/pipeline-inference.md has the
 rules.
 """

@@ -1,7 +1,7 @@
 """Finds times at which members of several groups were lost: the coordinator or the network was in trouble.
 
 A moment is the time of the members' last signs of life, not the time of their removal. The reason is that session
-timeouts of groups differ, and that sessions begin anew after a broker's restart.
+timeouts of groups differ, and that sessions begin again after a broker's restart.
 """
 
 from __future__ import annotations

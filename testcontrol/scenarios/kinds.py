@@ -110,7 +110,7 @@ class _AnswerWithoutError(Action):
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The member that a scenario names, also after it has joined anew with the same name."""
+    """The member that a scenario names, also after it has joined again with the same name."""
 
     name: str
     member_id: str

@@ -15,7 +15,7 @@ from tests.pipeline.sources.logs import batch, write_segment
 
 
 def forget(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Let a module be imported anew. Afterwards, the old module is again in `sys.modules` and in its package."""
+    """Let a module be imported again. Afterwards, the old module is again in `sys.modules` and in its package."""
     package, _, short = name.rpartition(".")
     if hasattr(sys.modules.get(package), short):
         monkeypatch.setattr(sys.modules[package], short, sys.modules[name])  # an import replaces it

@@ -1,6 +1,6 @@
 """Every strategy answers as Kafka 4.4's own class does: on random groups, and through histories of groups.
 
-`MUSTER_FREEZE=1` writes the sample that `make test` compares with (tests/assignors/kafka-4.4.jsonl.gz) anew.
+`MUSTER_FREEZE=1` writes the sample that `make test` compares with (tests/assignors/kafka-4.4.jsonl.gz) again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The names of clients with certificates are those of Java's classes, for random names and rules.
 
-`MUSTER_FREEZE=1` writes the sample of `make test` (tests/coordinator/security/java-principals.txt) anew.
+`MUSTER_FREEZE=1` writes the sample of `make test` (tests/coordinator/security/java-principals.txt) again.
 """
 
 from __future__ import annotations

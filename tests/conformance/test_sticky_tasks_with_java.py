@@ -1,6 +1,6 @@
 """The assignor of tasks answers as Kafka 4.4's own class does: on random applications, and through their histories.
 
-`MUSTER_FREEZE=1` writes the sample that `make test` compares with (tests/assignors/tasks-4.4.jsonl.gz) anew.
+`MUSTER_FREEZE=1` writes the sample that `make test` compares with (tests/assignors/tasks-4.4.jsonl.gz) again.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 connections, pauses, or starts again.
 
 With `--standby` the database has a synchronous standby. It is cut off, sessions end that wait for it, and it takes the
-place of the primary, which then begins anew as its standby.
+place of the primary, which then begins again as its standby.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class GroupEvents:
         self._address, self._group, self._skipped = Address(*server.address), group, 0
 
     def __call__(self, *kinds: str) -> list[Value]:
-        """The events of these kinds, all if none is named; read anew each time."""
+        """The events of these kinds, all if none is named; read again each time."""
         values = self._all()[self._skipped :]
         return [value for value in values if not kinds or value["kind"] in kinds]
 

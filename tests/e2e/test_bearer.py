@@ -149,7 +149,7 @@ def test_a_group_keeps_working_while_tokens_expire(bearer: Bearer) -> None:
 
 
 def test_a_token_is_refused_until_its_key_is_known(bearer: Bearer) -> None:
-    """An expired token is refused, and a token whose key comes later is accepted then: the file is read anew."""
+    """An expired token is refused, and a token whose key comes later is accepted then: the file is read again."""
     errors: list[str] = []
 
     def refused(error: confluent_kafka.KafkaError) -> None:

@@ -60,7 +60,7 @@ def test_an_initialized_cluster_survives_the_promotion_of_the_standby() -> None:
         init(pair)
         pair.cut_off()
         for ends in (pair.end_waiting, pair.cancel_waiting):
-            made = threads.submit(init, pair)  # the standby is there, and is made anew all the same
+            made = threads.submit(init, pair)  # the standby is there, and is made again all the same
             pair.until_waiting()
             ends()
             with pytest.raises(StoreAway):

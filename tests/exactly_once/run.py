@@ -44,7 +44,7 @@ ENDED = ("Empty", "CompleteCommit", "CompleteAbort")
 
 
 class Worker:
-    """One process of the application; it is started anew under its name whenever it has ended."""
+    """One process of the application; it is started again under its name whenever it has ended."""
 
     def __init__(self, command: list[str], name: str, log_path: Path, said: Callable[[str, str], None]) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class Worker:
             self._said(self.name, line.strip())
         process.stdout.close()
         process.wait()
-        # a worker that ends by itself is started anew, and no other worker has its transactional id
+        # a worker that ends by itself is started again, and no other worker has its transactional id
         _close(process.stdin)
         if process is self._process:
             self._said(self.name, f"ended {process.returncode}")

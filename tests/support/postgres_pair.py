@@ -50,7 +50,7 @@ class Pair:
         self.begin_standby()
 
     def begin_standby(self) -> None:
-        """Start the other server anew as the standby, and wait until it is in sync."""
+        """Start the other server again as the standby, and wait until it is in sync."""
         primary, standby = self.primary, 1 - self.primary
         shutil.rmtree(self._data[standby], ignore_errors=True)
         source = f"host=127.0.0.1 port={self.network.port} user={USER} application_name=standby"

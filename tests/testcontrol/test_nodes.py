@@ -1,4 +1,4 @@
-"""The verbs for nodes, with a consumer on each node; a server that dies and starts anew; ids from a seed."""
+"""The verbs for nodes, with a consumer on each node; a server that dies and starts again; ids from a seed."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Meter:
         self._shares: dict[str, int] = {}
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         self.worst, self.where, self._count[0] = 0, [], 0
         self._shares.clear()
 

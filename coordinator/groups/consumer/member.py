@@ -266,7 +266,7 @@ def trigger_of(member_id: str, member: ConsumerMember, reason: str | None = None
 
 
 def start_timer(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms: int) -> None:
-    """Start the member's timer of this kind, or set it anew: it falls due at `due_ms`."""
+    """Start the member's timer of this kind, or set it again: it falls due at `due_ms`."""
     if member.timers is None:
         member.timers = {}
     deadline = member.timers.get(kind)

@@ -107,7 +107,7 @@ def _alter_topic(
 
 
 def delete_offsets(step: Step, command: Command, request: DeleteShareGroupOffsetsRequest) -> None:
-    """Delete the states of these topics. The members of the group begin anew there."""
+    """Delete the states of these topics. The members of the group begin again there."""
     group_id, image = request.group_id, step.state.image
     group = step.state.groups.get(group_id)
     refusal = _refusal(group, group_id)

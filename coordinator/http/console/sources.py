@@ -76,7 +76,7 @@ class Source(Protocol):
         """What the members of a group do. Empty: it is not known."""
 
     async def refresh(self, live: LiveGroups) -> None:
-        """Read the groups and topics anew."""
+        """Read the groups and topics again."""
 
     async def ends(self, topics: Collection[str]) -> Ends:
         """Start and end of the partitions of these topics now, as far as they are known."""

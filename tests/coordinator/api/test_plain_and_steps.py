@@ -107,7 +107,7 @@ class Pair:
         self.sequences: Counter[tuple[str, int, int, int]] = Counter()
 
     def both(self, make: Any, version: int) -> Any:
-        """`make` gives the request anew for each side: handlers may keep or change it."""
+        """`make` gives the request again for each side: handlers may keep or change it."""
         answers = [side.ask(make(), version) for side in self.sides]
         assert answers[0][0] == answers[1][0]
         assert self.sides[0].written() == self.sides[1].written()

@@ -15,7 +15,7 @@ from tests.exactly_once.workers.common import Job, is_to_abort, say
 
 PATIENCE_S = 15.0
 """The longest time of one call. librdkafka 2.16 can wait for ever in send_offsets_to_transaction after the server was
-away. Such a worker ends, and is started anew.
+away. Such a worker ends, and is started again.
 """
 
 

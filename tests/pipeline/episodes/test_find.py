@@ -238,7 +238,7 @@ def test_sessions_that_end_because_of_a_silence_are_no_deaths_and_no_rolling_res
 
 @pytest.mark.parametrize(("at_s", "kinds"), [(1_121, ["coordinator_or_network_trouble"]), (1_130, ["member_died"])])
 def test_a_single_member_that_is_lost_after_a_silence_is_not_lost_by_it(at_s: int, kinds: list[str]) -> None:
-    """The coordinator begins all sessions anew, and the other members outlive the silence."""
+    """The coordinator begins all sessions again, and the other members outlive the silence."""
     group = Group(*ABC).is_silent_with_others(1_000, 1_120)
     group.dies(at_s, "a", session_ms=10_000, silent_ms=1_000 * (at_s - 1_000))
     assert group.kinds() == kinds

@@ -34,7 +34,7 @@ def test_a_steady_trend_has_its_rate_and_bounds() -> None:
 
 
 def test_a_group_falls_behind_since_its_lag_was_small() -> None:
-    """A window begins anew after a rebalance. The lag from before it remains."""
+    """A window begins again after a rebalance. The lag from before it remains."""
     every = steps(44, 60, lag=0)
     found = trend(every, ms(300))
     assert found is not None

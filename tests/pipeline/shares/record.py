@@ -1,4 +1,4 @@
-"""Records the logs of share groups anew: `python -m tests.pipeline.shares.record`. It needs Java and Maven.
+"""Records the logs of share groups again: `python -m tests.pipeline.shares.record`. It needs Java and Maven.
 
 The same program (Shares.java) drives groups on a real Kafka 4.4 and on Muster, each for half a minute.
 """

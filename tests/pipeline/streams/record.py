@@ -1,4 +1,4 @@
-"""Records the logs of streams groups anew: `python -m tests.pipeline.streams.record`. It needs Java and Maven.
+"""Records the logs of streams groups again: `python -m tests.pipeline.streams.record`. It needs Java and Maven.
 
 The same heartbeats drive groups on a real Kafka 4.4 and on Muster, each for most of a minute. A thread of an instance
 is a member; the part of its name before `-` is the instance.

@@ -1,6 +1,6 @@
 """The tables of share groups, from logs of a real Kafka 4.4 and of Muster: the same program drove both groups.
 
-`python -m tests.pipeline.shares.record` makes the logs anew (tests/pipeline/shares/Shares.java says what happened).
+`python -m tests.pipeline.shares.record` makes the logs again (tests/pipeline/shares/Shares.java says what happened).
 """
 
 from __future__ import annotations

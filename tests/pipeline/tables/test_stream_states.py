@@ -1,6 +1,6 @@
 """The tables of streams groups, from logs of a real Kafka 4.4 and of Muster: the same heartbeats drove both.
 
-`python -m tests.pipeline.streams.record` makes the logs anew, and says what happened.
+`python -m tests.pipeline.streams.record` makes the logs again, and says what happened.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Confirming(Answers):
 
 
 class Member:
-    """A client of the group. It may lose answers, and then asks again or begins anew."""
+    """A client of the group. It may lose answers, and then asks again or begins again."""
 
     def __init__(self, history: History, name: str) -> None:
         self.name = name

@@ -185,7 +185,7 @@ def test_offsets_with_another_topic_id_stay_when_a_topic_is_deleted() -> None:
     [
         # offsets with the deleted id are deleted, and offsets without an id
         ({}, [3, 4]),
-        # the topic exists anew: offsets without an id may belong to it
+        # the topic exists again: offsets without an id may belong to it
         ({"t": TopicImage("t", b"N" * 16, 8)}, [2, 3, 4]),
     ],
 )

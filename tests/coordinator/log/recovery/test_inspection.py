@@ -133,7 +133,7 @@ def test_the_check_reports_a_half_written_index_only_as_a_note(tmp_path: Path) -
     assert not inspection.is_damaged
     log = on_files(tmp_path).open_log("t", 0, config=SMALL)
     assert [value for _, value in everything(log)] == values
-    assert len(log.segments[0].time_index()) > 1  # made anew
+    assert len(log.segments[0].time_index()) > 1  # made again
 
 
 def test_a_repair_does_not_change_a_sound_log(tmp_path: Path) -> None:
