@@ -162,7 +162,8 @@ GRADES: Final = (OK, REWIND, WARN, STOP, STALL)
 REPEATED: Final = 20
 """Without a known end of the topic, a partition may stall if one offset was committed at least this often."""
 MOVED: Final = 0.5
-"""Before that, it must have moved in at least this share of its commits. It must have had REPEATED commits, too."""
+MOVED_BEFORE: Final = 8
+"""Before that, it must have moved in at least the share MOVED of its commits. It must have had so many commits, too."""
 REPEATED_MS: Final = 120_000
 """It must be committed for at least this time. Producers usually keep no record for longer than that."""
 SPAN_MS: Final = 10_000
@@ -321,8 +322,9 @@ def _may_stall(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows
     is_long |= surely_ms >= np.maximum(BESIDE_MS, usual_ms)
     found: Mask = beyond.valid & (to_ms - from_ms >= STILL_MS) & is_long
     # without a known end, only an offset that is committed very often, and moved before, may be a stall
-    was_moving = (windows.earlier >= REPEATED) & (windows.runs >= MOVED * windows.earlier)
-    is_repeated = (windows.run_commits >= REPEATED) & (to_ms - windows.run_ms >= REPEATED_MS)
+    was_moving = (windows.earlier >= MOVED_BEFORE) & (windows.runs >= MOVED * windows.earlier)
+    # shorter ones show that a member reads its partitions in turn (`stalls`)
+    is_repeated = (windows.run_commits >= REPEATED) & (to_ms - windows.run_ms >= STILL_MS)
     return found | (~reach.end_offset.valid & was_moving & is_repeated)
 
 

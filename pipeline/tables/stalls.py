@@ -74,8 +74,11 @@ def stalls_of(
     of each owner.
     """
     rows = [{**one, "status": GRADES[one["status"]], "complete": one["commits"] / WINDOW} for one in intervals]
-    found = [row for one in candidates if (row := _stall(one, member_commits, owned, silences, clients))]
-    return _with_group([*rows, *(one for one in found if one["lag_known"] or _has_one_owner(one, found))])
+    some = list(candidates)
+    found = [row for one in some if (row := _stall(one, member_commits, owned, silences, clients))]
+    repeated = [one for one in some if one["known_end"] is None]
+    is_sure = (one["lag_known"] or (_has_one_owner(one, found) and not _in_turn(one, repeated)) for one in found)
+    return _with_group([*rows, *(one for one, kept in zip(found, is_sure, strict=True) if kept)])
 
 
 def _has_one_owner(one: Row, rows: Sequence[Row]) -> bool:
@@ -87,6 +90,18 @@ def _has_one_owner(one: Row, rows: Sequence[Row]) -> bool:
         row["member_id"] != one["member_id"]
         and row["start_ms"] < (one["end_ms"] or LARGEST) and one["start_ms"] < (row["end_ms"] or LARGEST)
         for row in rows if not row["lag_known"]
+    )  # fmt: skip
+
+
+def _in_turn(one: Row, repeated: Iterable[Row]) -> bool:
+    """Does the member repeat offsets of its other partitions at other times?
+
+    Then it perhaps reads its partitions in turn: a slow consumer does so.
+    """
+    return any(
+        each["member_id"] == one["member_id"] and abs(each["run_ms"] - one["start_ms"]) > SPAN_MS
+        and (each["topic"], each["partition"]) != (one["topic"], one["partition"])
+        for each in repeated
     )  # fmt: skip
 
 

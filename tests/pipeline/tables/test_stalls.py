@@ -188,7 +188,8 @@ def test_without_any_ends_only_rewinds_are_found(engine: Engine) -> None:
 @pytest.mark.parametrize(("earlier", "repeated", "other", "status"), [
     (30, 60, 201, ["STALL"]),
     (30, 22, 201, []),  # 110 s are too short
-    (10, 60, 201, []),  # nobody knows how it moved before
+    (10, 60, 201, ["STALL"]),
+    (5, 60, 201, []),  # nobody knows how it moved before
     (30, 60, 40, []),  # the other partition does not move either
 ])  # fmt: skip
 def test_without_ends_an_offset_that_is_committed_very_often_is_a_stall(
@@ -210,13 +211,14 @@ def test_without_ends_a_stall_ends_with_the_last_commit_of_its_offset(engine: En
     assert (found["start_ms"], found["end_ms"]) == (ms(150), ms(445))
 
 
-@pytest.mark.parametrize(("owner", "partitions"), [("a", [1, 2]), ("b", [])])
-def test_without_ends_several_members_that_repeat_offsets_are_no_stall(
-    engine: Engine, owner: str, partitions: list[int]
+@pytest.mark.parametrize(("owner", "earlier", "partitions"), [("a", 30, [1, 2]), ("b", 30, []), ("a", 40, [])])
+def test_without_ends_offsets_that_several_members_or_one_in_turn_repeat_are_no_stall(
+    engine: Engine, owner: str, earlier: int, partitions: list[int]
 ) -> None:
+    """`earlier`: the number of commits before those of one offset."""
     stuck = Commits("stuck", "t").by("a", *every(5, climbing(201)))
     stuck.by("a", *every(5, [*climbing(30), *[900] * 60, *climbing(20, start=2_000)]), partition=1)
-    stuck.by(owner, *every(5, [*climbing(40), *[900] * 60, *climbing(20, start=2_000)]), partition=2)
+    stuck.by(owner, *every(5, [*climbing(earlier), *[900] * 60, *climbing(20, start=2_000)]), partition=2)
     rows = [row.asDict() for row in collected(stalls(walked(table_of(engine, "commits", stuck.rows), None)))]
     assert sorted(row["partition"] for row in rows if row["status"] in ("STALL", "STOP")) == partitions
 
