@@ -33,7 +33,7 @@ from muster.pipeline.episodes.claims import (
     Stall,
     Step,
 )
-from muster.pipeline.episodes.model import DEATHS, Rebalance
+from muster.pipeline.episodes.model import DEATHS, LEFT, Rebalance
 from muster.pipeline.episodes.share_trouble import share_troubles
 from muster.pipeline.episodes.stream_trouble import stream_troubles
 from muster.pipeline.episodes.trend import Trend, behind_since, closed, members_needed, trend
@@ -326,11 +326,11 @@ def _two_topics(found: Together, when: When) -> Claim:
 def _is_by_tool(one: Skip, facts: Facts) -> bool:
     """Had the group been empty for some time? A late commit of a member may come just after the end of its session.
 
-    It may also come just before the member joins again, or when a lost process goes on. Then it is not for all
+    A member that leaves commits before that. A late commit may also come just before the member joins again, or when a lost process goes on. Then it is not for all
     partitions.
     """
-    ends = [stay.end_ms for stay in facts.stays if stay.end_ms is not None]
-    if any(abs(one.at_ms - end_ms) <= limits.LATE_MS for end_ms in ends):
+    ends = [(one.at_ms - stay.end_ms, stay.how) for stay in facts.stays if stay.end_ms is not None]
+    if any(abs(ms) <= limits.LATE_MS and (how != LEFT or ms <= limits.SECOND) for ms, how in ends):
         return False
     is_back = any(0 <= stay.start_ms - one.at_ms <= limits.LATE_MS for stay in facts.stays)
     is_lost = any(

@@ -61,6 +61,9 @@ def test_two_applications_with_different_topics_and_skipped_records_are_worth_a_
     assert (_verdict_of_facts(skips=skips).level, _verdict_of_facts(skips=skips).text) == ("look", words)
     # a late commit of the member whose session had just ended
     assert _verdict_of_facts(skips=skips, stays=Group("a").dies(HOUR_S - 1, "a").stays).level == "fine"
+    # a member that leaves commits before that
+    assert _verdict_of_facts(skips=skips, stays=Group("a").leaves(HOUR_S - 4, "a").stays).level == "look"
+    assert _verdict_of_facts(skips=skips, stays=Group("a").leaves(HOUR_S - 0.5, "a").stays).level == "fine"
     # just after a silence, members read what producers had kept
     fast = [one._replace(client="a") for one in skips]
     assert _verdict_of_facts(skips=fast).level == "look"
