@@ -326,8 +326,8 @@ def _two_topics(found: Together, when: When) -> Claim:
 def _is_by_tool(one: Skip, facts: Facts) -> bool:
     """Had the group been empty for some time? A late commit of a member may come just after the end of its session.
 
-    A member that leaves commits before that. A late commit may also come just before the member joins again, or when a lost process goes on. Then it is not for all
-    partitions.
+    A member that leaves commits before that. A late commit may also come just before the member joins again, or when a
+    lost process goes on. Then it is not for all partitions.
     """
     ends = [(one.at_ms - stay.end_ms, stay.how) for stay in facts.stays if stay.end_ms is not None]
     if any(abs(ms) <= limits.LATE_MS and (how != LEFT or ms <= limits.SECOND) for ms, how in ends):
