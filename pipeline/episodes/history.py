@@ -10,7 +10,18 @@ from typing import Final
 from muster.coordinator.groups.common.events import MEMBER_JOINED, POLLED_TOO_LATE
 from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Moment, Rebalance, Stay, Who, is_slow
+from muster.pipeline.episodes.model import (
+    DEATHS,
+    EXPIRED,
+    LEFT,
+    REPLACED,
+    TIMEOUTS,
+    Moment,
+    Rebalance,
+    Stay,
+    Who,
+    is_slow,
+)
 from muster.pipeline.episodes.places import Change, changes
 from muster.pipeline.episodes.silence import Silence, ended_by
 
@@ -192,10 +203,9 @@ class History:
         silent_ms = self.stays[one.gone].silent_ms
         if silent_ms is not None and silent_ms > 0:
             times.append((self.stays[one.gone].end_ms or 0) - silent_ms)  # the time of the member's last commit
-        # what ended before a silence began has another reason
-        end_ms = self.stays[one.gone].end_ms or 0
+        stay = self.stays[one.gone]
         moments = [*self._apart, *(span for span, each in zip(self._by_silence, self.silences, strict=True)
-                                   if end_ms >= each.from_ms)]  # fmt: skip
+                                   if _may_be_lost_by(stay, each))]  # fmt: skip
         return any(since <= ms <= until for ms in times for since, until in moments)
 
     def is_same(self, one: Change) -> bool:
@@ -236,6 +246,11 @@ class History:
             return False
         if one.came is not None and stay.session_ms and abs(late_ms - stay.session_ms) <= limits.LATE_MS:
             return False
+        return self.most_outlived(one, silence)
+
+    def most_outlived(self, one: Change, silence: Silence) -> bool:
+        """Did most members of the group outlive a silence after which this member was lost?"""
+        stay = self.stays[one.gone or 0]
         late_ms = silence.until_ms + limits.BACK_MS + (stay.session_ms or EPOCH_SESSION_MS)
         ends = [one.end_ms for one in self.stays if one.start_ms <= silence.from_ms <= (one.end_ms or late_ms)]
         return 2 * sum(end_ms is not None and end_ms <= late_ms for end_ms in ends) <= len(ends)
@@ -268,6 +283,8 @@ class History:
         heard_ms = None if stay.silent_ms is None else stay.end_ms - stay.silent_ms
         session_ms = stay.session_ms or EPOCH_SESSION_MS
         found = ended_by(self.silences, stay.start_ms, heard_ms, stay.end_ms, session_ms)
+        if found is not None and not _may_be_lost_by(stay, found):
+            found = None
         return found or self._with_frozen_broker(stay)
 
     def _with_frozen_broker(self, stay: Stay) -> Silence | None:
@@ -320,6 +337,17 @@ def _until_nobody_came(some: Sequence[Change]) -> Iterator[list[Change]]:
             part = []
     if part:
         yield part
+
+
+def _may_be_lost_by(stay: Stay, silence: Silence) -> bool:
+    """Whether a silence may be the reason for the end of a stay.
+
+    What ended before the silence began has another reason. A member whose session ended had sent a heartbeat a session
+    before. If that was after the silence, it lived then.
+    """
+    end_ms, session_ms = stay.end_ms or 0, stay.session_ms
+    lived_later = stay.how == EXPIRED and session_ms and end_ms - session_ms > silence.until_ms + limits.LATE_MS
+    return end_ms >= silence.from_ms and not lived_later
 
 
 def _touches(moment: Moment, silence: Silence) -> bool:

@@ -17,6 +17,7 @@ from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.history import NEAR_MS, History
 from muster.pipeline.episodes.places import Change
+from muster.pipeline.episodes.silence import Silence
 
 Found = Iterator[tuple[str, list[Change]]]
 
@@ -36,6 +37,12 @@ def _trouble(of: History) -> Found:
     """Find members that were lost at the same moment as members of other groups. A loop across it stays a loop."""
     every = {one for one in of.left if of.is_common(one)}
     for run in (run for runs in of.runs().values() for run in runs):
+        by_trouble = _by_trouble(of, [one for one in run if one in every])
+        if sum(one.died for one in run) - len(by_trouble) >= limits.LOOPS:
+            for some in by_trouble:
+                silence = of.silence_of(some[-1])
+                is_alone = silence is not None and of.most_outlived(some[-1], silence)
+                every.difference_update(some if is_alone else some[:-1])
         deaths = [at for at, one in enumerate(run) if one.died and one not in every]
         if deaths and deaths[-1] - deaths[0] + 1 >= limits.LOOPS:
             every.difference_update(run[deaths[0] : deaths[-1]])
@@ -51,6 +58,16 @@ def _trouble(of: History) -> Found:
     common = [one for one in common if of.silence_of(one) is None]
     for chain in of.chains(sorted(common, key=lambda one: one.gone_ms), 3 * limits.MOMENT_MS):
         yield model.TROUBLE, chain
+
+
+def _by_trouble(of: History, common: Sequence[Change]) -> list[list[Change]]:
+    """The losses of one place by the same trouble, which explains only one loss of a member."""
+    by_silence: dict[Silence, list[Change]] = defaultdict(list)
+    others: list[Change] = []
+    for one in common:
+        silence = of.silence_of(one)
+        (others if silence is None else by_silence[silence]).append(one)
+    return [*by_silence.values(), *of.chains(others, 3 * limits.MOMENT_MS)]
 
 
 def _whole_stop(of: History) -> Found:

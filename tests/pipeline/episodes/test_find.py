@@ -312,6 +312,30 @@ def test_a_crash_loop_across_a_silence_is_still_found(before: tuple[int, ...], a
     assert found == {"crash_loop": ("c",), "coordinator_or_network_trouble": ("b",)}
 
 
+def test_a_member_whose_session_ended_long_after_a_silence_lived_after_it() -> None:
+    """Its last heartbeat was a session before. It committed nothing meanwhile."""
+    group = Group(*ABC).is_silent_with_others(1_000, 1_120)
+    group.dies(1_130, "a", "b", session_ms=10_000, silent_ms=131_000).comes(1_135, "a", "b")
+    group.restarts(1_148, "c", 3, how=EXPIRED, session_ms=10_000, silent_ms=149_000)
+    found = [(one.kind, one.members) for one in group.episodes()[1:]]
+    assert found == [("coordinator_or_network_trouble", ("a", "b")), ("member_died", ("c",))]
+
+
+def test_a_member_that_alone_did_not_outlive_a_silence_and_dies_again_and_again_is_in_a_loop() -> None:
+    group = Group(*ABC).is_silent_with_others(1_000, 1_120)
+    group.restarts(1_130, "c", how=EXPIRED, session_ms=10_000, silent_ms=131_000)
+    for at_s in (1_180, 1_220, 1_260):
+        group.restarts(at_s, "c", how=EXPIRED, session_ms=10_000, silent_ms=10_000)
+    assert [(one.kind, one.times) for one in group.episodes()[1:]] == [("crash_loop", 4)]
+
+
+def test_a_moment_explains_only_one_loss_of_a_member() -> None:
+    group = Group(*ABC).is_lost_with_others(1_000)
+    for at_s in (1_000, 1_012, 1_024, 1_060, 1_100):
+        group.restarts(at_s, "c", 5, how=EXPIRED, session_ms=6_000, silent_ms=6_000)
+    assert [(one.kind, one.times) for one in group.episodes()[1:]] == [("crash_loop", 5)]
+
+
 def test_a_death_dated_too_early_by_commits_is_dated_by_its_rebalance() -> None:
     group = Group(*ABC).dies(1_000, "a", session_ms=10_000).is_lost_with_others(990)
     group.stays[0] = group.stays[0]._replace(end_ms=ms(600))
