@@ -17,7 +17,7 @@ from muster.protocol.messages.offset_commit import (
 )
 from tests.coordinator.api.harness import Answers
 from tests.coordinator.fakes import ROW_BYTES
-from tests.coordinator.runtime.group_coordinator.test_shard import GroupShardHarness, StorageFailed, code_of
+from tests.coordinator.runtime.group_coordinator.shard_harness import GroupShardHarness, StorageFailed, code_of
 
 PER_BATCH = BATCH_BYTES // ROW_BYTES
 
