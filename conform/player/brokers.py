@@ -121,7 +121,7 @@ class BrokersConnection:
         session = None
         if api in routing.OF_SESSIONS:
             session = body["GroupId"], body["MemberId"]
-            await self._learn_names(body)
+        await self._learn_names(routing.topic_ids(api, body))
         places = routing.places(api, body, self._names)
         if not places and session is not None and session in self._sessions:
             return [(self._sessions[session], body)]
@@ -191,11 +191,10 @@ class BrokersConnection:
             known = self._coordinators[kind, name] = (row["Host"], row["Port"])
         return known
 
-    async def _learn_names(self, body: Body) -> None:
+    async def _learn_names(self, ids: Sequence[uuid.UUID]) -> None:
         """Ask for the names of topics that a request names by id."""
-        ids = [topic["TopicId"] for topic in body["Topics"] if topic["TopicId"] not in self._names]
-        if ids:
-            topics = [{"TopicId": one, "Name": None} for one in ids]
+        topics = [{"TopicId": one, "Name": None} for one in ids if one not in self._names]
+        if topics:
             found = await self._asked("Metadata", 12, {"Topics": topics, "AllowAutoTopicCreation": False})
             self._names.update({topic["TopicId"]: topic["Name"] for topic in found["Topics"] if topic["Name"]})
 

@@ -147,6 +147,14 @@ def places(api: str, body: Body, names: Mapping[uuid.UUID, str]) -> list[Place] 
     ]
 
 
+def topic_ids(api: str, body: Body) -> list[uuid.UUID]:
+    """The topics that a request to leaders names by id."""
+    if api not in OF_LEADERS:
+        return []
+    found = [topic.get("TopicId") for part in _parts(api, body) for topic in part[OF_LEADERS[api].topics]]
+    return [one for one in dict.fromkeys(found) if one is not None and one.int]
+
+
 def _parts(api: str, body: Body) -> list[Body]:
     parts: list[Body] = body["Markers"] if api == "WriteTxnMarkers" else [body]
     return parts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -204,6 +205,22 @@ async def test_probes_are_a_level_of_their_own() -> None:
     assert {outcome.level for outcome in report.outcomes} == {"wire"}
     assert len(heard) == len(report.outcomes) == one.count
     assert (report.count(State.FAILED), report.left) == (0, ())
+
+
+async def test_a_fetch_by_topic_id_goes_to_the_leaders_of_a_cluster() -> None:
+    async with running({**MAIN, "muster.nodes": "3"}, topics=["o:3"]) as server:
+        target = (await begun(port_of(server), STORY)).target
+        about = {"Topics": [{"TopicId": uuid.UUID(int=0), "Name": "o"}], "AllowAutoTopicCreation": False}
+        asking, fetching = await target.connect(), await target.connect()
+        (topic,) = (await asking.ask("Metadata", 12, about))["Topics"]
+        rows = [{"Partition": number, "FetchOffset": 0, "PartitionMaxBytes": 1} for number in range(3)]
+        found = await fetching.ask(
+            "Fetch", 13, {"MaxWaitMs": 0, "Topics": [{"TopicId": topic["TopicId"], "Partitions": rows}]}
+        )
+        await asking.close()
+        await fetching.close()
+    assert len({row["LeaderId"] for row in topic["Partitions"]}) == 3
+    assert [row["ErrorCode"] for one in found["Responses"] for row in one["Partitions"]] == [0, 0, 0]
 
 
 async def test_connections_use_tls_and_a_login(tmp_path: Path) -> None:

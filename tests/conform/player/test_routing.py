@@ -64,3 +64,11 @@ def test_deletions_of_records_and_epochs_are_for_the_leaders() -> None:
 def test_an_error_of_one_broker_is_the_error_of_the_joined_answer() -> None:
     answers = [{"ErrorCode": 0, "Groups": [{"GroupId": "a"}]}, {"ErrorCode": 14, "Groups": []}]
     assert routing.joined("ListGroups", {}, answers, NAMES)["ErrorCode"] == 14
+
+
+def test_topics_that_are_named_by_id_are_found_in_a_request() -> None:
+    ids = [uuid.UUID(int=7), uuid.UUID(int=8)]
+    topics = [{"TopicId": one, "Partitions": []} for one in (*ids, ids[0], uuid.UUID(int=0))]
+    assert routing.topic_ids("Fetch", {"Topics": topics}) == ids
+    assert routing.topic_ids("Fetch", {"Topics": [{"Topic": "o", "Partitions": []}]}) == []
+    assert routing.topic_ids("Heartbeat", {"GroupId": "g"}) == []
