@@ -31,7 +31,7 @@ DEAR = (
     "tests/pipeline/follow/test_command.py",
     "tests/pipeline/episodes/test_recorded_claims.py",
     "tests/stories/test_virtual.py",
-    "tests/test_cli.py",
+    "tests/cli/test_serve.py",
     "tests/coordinator/topics/test_damage.py",
     "tests/torture/wire/test_chapter.py",
     "tests/exactly_once/test_exactly_once.py",
