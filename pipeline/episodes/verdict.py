@@ -438,6 +438,9 @@ def _deaths(clause: _Clause) -> str:
             return f"{clause.names} was away past its session, and {away.removeprefix('was ')}"
         return f"{clause.names} was lost{_perhaps_slow(clause)}" + (f" and {away}" if back[0] else "")
     lost = sum(one is None for one in back)
+    if not _are_several(clause) and all(one.size == 1 for one in clause.some):
+        times = f"was lost{' or stayed away' if is_static else _perhaps_slow(clause)} {plural(count, 'time')}"
+        return f"{clause.names} {times}" + (f", {lost} not replaced" if lost and not clause.later else "")
     what = f"{count} static members were lost or stayed away" if is_static else (
         f"{count} members were lost{_perhaps_slow(clause)}"
     )  # fmt: skip

@@ -24,7 +24,8 @@ RECREATED: Final = "topic_recreated"
 UNKNOWN: Final = "unknown"
 """The cause in a group that never had members: its consumer went back, or a tool reset the offset.
 
-The log does not show which of the two.
+The log does not show which of the two. It is also the cause if the same two offsets come in turn: a client perhaps
+sent older commits again.
 """
 
 _HAPPENING_MS: Final = 15_000
@@ -53,6 +54,11 @@ def regressions(walk: DataFrame) -> DataFrame:
             for name in ("fell_back_and_returned", "ran_ahead_before")
         ),
         (F.count_if(F.col("returns") & ~F.col("is_first")).over(near) >= SERIES).alias("is_series"),
+        # two applications would both go on
+        *(
+            (F.min(name).over(near) == F.max(name).over(near)).alias(f"same_{name}")
+            for name in ("from_offset", "to_offset")
+        ),
     )
     return conform(_happenings(rows.withColumn("cause", _cause())), "regressions")
 
@@ -133,6 +139,7 @@ def _cause() -> Column:
     return (
         F.when(F.col("was_recreated"), RECREATED)
         .when(F.col("deleted_before"), DELETED)
+        .when(F.col("is_series") & F.col("same_from_offset") & F.col("same_to_offset"), UNKNOWN)
         .when(F.col("is_series") & ~F.col("is_of_same_producer"), SECOND_APPLICATION)
         .when(F.col("is_of_other_kind") & ~is_empty & ~F.col("is_first"), SECOND_APPLICATION)
         .when(is_empty & F.col("goes_on_empty") & had_members, SECOND_APPLICATION)

@@ -106,6 +106,9 @@ class Known:
             line["group"] == said.group and line["acted"] <= until_ms + SLACK_MS
             and line["settled"] >= from_ms - SLACK_MS and who in _lost(line)
             for line in self.rebalances
+        ) or any(
+            who in line["gone"] and from_ms - SLACK_MS <= line["at"] <= until_ms + SLACK_MS
+            for line in self.of("unexplained", said.group)
         )  # fmt: skip
 
     def was_killed_apart(self, said: Said, who: str) -> bool:

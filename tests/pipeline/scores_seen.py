@@ -68,7 +68,19 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
         elif line["kind"] == "incident" and line["what"] == "two_topics" and not _met(line, generations):
             line["what"] = UNSEEN
         found.append(line)
-    return found
+    return [*found, *_unexplained(truth, generations)]
+
+
+def _unexplained(truth: Iterable[Row], generations: Iterable[Row]) -> Iterable[dict[str, Any]]:
+    """The members that are missing from a generation that the broker does not explain: they left or were lost."""
+    in_order = sorted(generations, key=lambda one: (one["group"], one["start_ms"]))
+    for before, after in pairwise(in_order):
+        if before["group"] == after["group"] and any(
+            line["kind"] == "unsure" and line["group"] == after["group"] and line["last"] is not None
+            and line["first"] <= (after["generation"] or 0) <= line["last"] for line in truth
+        ):  # fmt: skip
+            were, are = ({one["client_id"] for one in row["members"] or ()} for row in (before, after))
+            yield {"kind": "unexplained", "group": after["group"], "at": after["start_ms"], "gone": sorted(were - are)}
 
 
 def _forgotten(truth: Iterable[Row], silences: Iterable[tuple[int, int]]) -> set[tuple[str, int, int]]:

@@ -275,6 +275,22 @@ def test_a_process_that_was_frozen_while_the_broker_was_away_is_not_shown(away: 
     assert [one["what"] for one in seen(truth, (), ()) if one["kind"] == "incident"] == [UNSEEN, "frozen"]
 
 
+def test_a_member_that_is_missing_from_a_generation_that_nobody_explains_was_lost_or_left() -> None:
+    some = [
+        {
+            "group": "g",
+            "generation": number,
+            "start_ms": 1_000 * number,
+            "members": [{"client_id": who} for who in whos],
+        }
+        for number, whos in ((1, "ab"), (2, "a"))
+    ]
+    known = Known(seen([line("unsure", first=2, last=2)], (), some))
+    said = Said("member_died", "g", "was lost", ("b",), 2_000, 2_000)
+    found = [JUDGES["member_died"](one, known) for one in (said, said._replace(who=("a",)))]
+    assert found == [None, "nothing happened to a"]
+
+
 def test_a_group_without_a_record_has_no_level() -> None:
     truth = [line("group", topic="t"), line("group", topic="t") | {"group": "h"}]
     assert [one["group"] for one in seen(truth, [{"group": "h"}], ())] == ["h"]

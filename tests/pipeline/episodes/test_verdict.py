@@ -122,6 +122,8 @@ def test_deaths_are_named_together_after_loops() -> None:
     found = verdict_of(group, 5_100)
     assert found.text.startswith("2 members were lost (a and b), 1 not replaced: 3 rebalances")
     assert found.level == "look"
+    again = Group("a", "b").dies(1_000, "a").comes(1_300, "a").dies(5_000, "a")
+    assert verdict_of(again, 5_100).text.startswith("a was lost 2 times, 1 not replaced: 3 rebalances")
     single = Group("a", "b").dies(1_000, "a").comes(1_300, "a")
     assert verdict_of(single, 1_400).text.startswith("a was lost and was back after 5 min: 2 rebalances")
     both = verdict_of(looping(3).dies(9_000, "web-2"), 9_100).text

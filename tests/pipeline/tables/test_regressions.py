@@ -50,6 +50,9 @@ HISTORIES = {
         (20, 380), (21, 100), members=0),
     "two-write-with-members": Commits("two-write-with-members")
     .by("a", (0, 335), (1, 50), (5, 345), (6, 80), (10, 355), (11, 90), (15, 370)),
+    # after the broker's absence, the requests that waited come in any order
+    "come-again": Commits("come-again").by("a", (0, 974), (1, 25), (1, 974), (2, 25), (2, 974), (3, 25), (3, 974),
+        (9, 990)),
     "a-stranger": Commits("a-stranger").by("a", (0, 100), generation=1)
     .by(None, (60, 20), (65, 25), (70, 30), members=0, generation=2).by("a", (90, 40), generation=3),
     "own-place": Commits("own-place").by("a", (0, 90), (5, 100), generation=1)
@@ -148,6 +151,7 @@ def found(engine: Engine) -> Found:
         ("at-once-by-one", [("rewind", 100, 50)]),
         ("two-write", [("second_application", 335, 50)]),
         ("two-write-with-members", [("second_application", 335, 50)]),
+        ("come-again", [("unknown", 974, 25)]),
         ("a-stranger", [("second_application", 100, 20)]),
         ("own-place", [("rewind", 100, 60)]),
         ("own-places", [("rewind", 150, 110)]),
