@@ -12,11 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common import events
-from muster.pipeline.infer.departures import EXPIRED, LEFT, REPLACED, Gone, began, departures, is_overdue
+from muster.pipeline.infer.departures import EXPIRED, LEFT, REPLACED, SWIFT_MS, Gone, began, departures, is_overdue
 from muster.pipeline.infer.evidence import Habits, Member, State
 
-_SWIFT_MS: Final = 300
-"""A join phase ends within this time after the coordinator removed the last missing member."""
 _SOON_MS: Final = 10_000
 """If each member itself checks for new partitions, the others see them within this time after the first member."""
 _GUESS: Final = 0.6
@@ -142,7 +140,7 @@ def _joined_during_rebalance(change: _Change) -> Inference | None:
 
 def _removed_at_once(change: _Change) -> Inference | None:
     """The coordinator was away, and removed silent members as soon as it was back. Meanwhile the members join again."""
-    first = next((one for one in change.gone if one.while_away), None)
+    first = next((one for one in change.gone if one.while_away and not one.in_join_phase), None)
     return (
         None if first is None or not change.stayed else Inference(events.SESSION_EXPIRED, first.member, first.certainty)
     )
@@ -205,7 +203,7 @@ def _session_ended_first(change: _Change, first: Gone) -> bool:
         return False  # the member may have lived for long after its last commit
     if before.is_cooperative:
         # if a new member had joined first, the join phase would have ended with the session
-        return after.joined_ms - first.when_ms > beat_ms + _SWIFT_MS
+        return after.joined_ms - first.when_ms > beat_ms + SWIFT_MS
     began_ms = began(before, after, habits)
     return began_ms is not None and began_ms >= first.when_ms
 

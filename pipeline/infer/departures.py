@@ -27,6 +27,8 @@ _SHORT_POLLS_AMONG_LEAVES: Final = 0.85
 _SHORT_POLL_MS: Final = 120_000
 _TWO_SLOW: Final = 0.2
 """Of the missing members that polled too slowly, the share that is missing together with other members."""
+SWIFT_MS: Final = 300
+"""A join phase ends within this time after the coordinator removed the last missing member."""
 _AWAY: Final = 3
 """A silence of this many usual intervals, and of a whole session, means that the coordinator was away."""
 _STATIC_LEAVES: Final = 0.05
@@ -84,7 +86,10 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
     session_ms = round(member.session_timeout_ms * _SLACK)
     by_silence = removal(habits.silences, before.at_ms, _alive_ms(before, member), after.joined_ms, session_ms)
     if by_silence is not None:
-        return Gone(member, EXPIRED, by_silence, _BY_SILENCE, while_away=True)
+        # a frozen coordinator ends sessions at once. With another one, a join phase that ends with a session had begun
+        ended = [one for one in habits.silences if one.until_ms <= by_silence]
+        waited = came and bool(ended) and not ended[-1].is_frozen and after.joined_ms - by_silence <= SWIFT_MS
+        return Gone(member, EXPIRED, by_silence, _BY_SILENCE, in_join_phase=waited, while_away=True)
     if after.joined_ms - _alive_ms(before, member) < session_ms:
         return Gone(member, LEFT, _last_commit_ms(before, member), 0.97)
     if back_ms(before, member) is not None:

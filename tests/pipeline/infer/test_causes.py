@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from muster.pipeline.infer.evidence import Activity, Member, State
-from tests.pipeline.infer.states import every, last, member, parting, state
+from muster.pipeline.infer.causes import judge
+from muster.pipeline.infer.evidence import Activity, Habits, Member, State
+from muster.pipeline.infer.silenced import Span
+from tests.pipeline.infer.states import SESSION_S, every, last, member, parting, state
 
 A, B, C = member("a"), member("b"), member("c")
 BUSY = {"a": every(1, 2, 100), "b": every(1, 2, 100), "c": every(1, 2, 100)}
@@ -23,6 +25,22 @@ def others(*members: Member, **other: object) -> list[Member]:
 
 def test_a_new_member_is_the_cause() -> None:
     assert cause(FIRST, state(101, 2, [A, B, C, member("d")])) == ("member_joined", "d")
+
+
+@pytest.mark.parametrize(("late_s", "found"), [(0.1, "member_joined"), (2, "session_expired")])
+def test_a_join_phase_that_ends_with_a_session_after_a_silence_was_begun_by_the_new_process(
+    late_s: float, found: str
+) -> None:
+    """A process died before the silence. Its successor joins as soon as the broker is back, and waits for its session.
+
+    If members need longer to join, the end of the session began the rebalance.
+    """
+    silence = Span(100_500, 220_000, is_frozen=False)
+    after = state(220 + SESSION_S + late_s, 2, [A, C, member("b", member_id="b-2")])
+    verdict = judge(FIRST, after, Habits(silences=(silence,)))
+    assert (verdict.cause, verdict.trigger and verdict.trigger.client_id) == (found, "b")
+    alone = judge(FIRST, state(220 + SESSION_S + late_s, 2, [A, C]), Habits(silences=(silence,)))
+    assert alone.cause == "session_expired"
 
 
 def test_the_first_of_several_new_members_is_the_trigger() -> None:
