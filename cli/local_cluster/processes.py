@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -19,6 +20,8 @@ UMASK: Final = 0o077
 """The umask of nodes: their files contain records of clients, so no other user may read them."""
 _PR_SET_PDEATHSIG: Final = 1
 STOP_TIMEOUT_S: Final = 30.0
+_AT_FREE_PORT: Final = re.compile(r"^(listeners=[^,]+://[^,]*):0$")
+"""The property of a node with one listener, which gets a free port."""
 _SERVE_PREFIX: Final = "muster serve: "
 
 
@@ -64,6 +67,16 @@ def ends_with_parent(number: signal.Signals) -> Callable[[], None] | None:
     return ask
 
 
+def with_port(options: Sequence[str], address: str) -> list[str]:
+    """The options for the next start of a node: it keeps the port that it got, which clients know.
+
+    This is known only of a node with one listener, whose address clients get.
+    """
+    if any(one.startswith("advertised.listeners=") for one in options):
+        return list(options)
+    return [_AT_FREE_PORT.sub(rf"\g<1>:{address.rpartition(':')[2]}", one) for one in options]
+
+
 class NodeProcess:
     """The process of a node (`muster serve --cluster`). It can be started again after it has ended."""
 
@@ -101,6 +114,7 @@ class NodeProcess:
             status = await self._process.wait()
             raise Failed(f"node {self.node_id} {ended(status)} before it was ready{self.last_words()}")
         self.address = line[2]
+        self._options = with_port(self._options, self.address)
 
     async def wait(self) -> int:
         """Wait until the node ends, and return its exit status."""

@@ -13,7 +13,7 @@ from muster.cli import main
 from muster.cli.local_cluster import command, embedded_postgres
 from muster.cli.local_cluster.command import working_directory
 from muster.cli.local_cluster.embedded_postgres import EmbeddedPostgres, can_be_reached, find_binaries
-from muster.cli.local_cluster.processes import Failed, NodeProcess, ended, environment
+from muster.cli.local_cluster.processes import Failed, NodeProcess, ended, environment, with_port
 from muster.cli.options.servers import add_try
 from muster.coordinator.config import load
 
@@ -126,6 +126,16 @@ def test_the_last_line_of_a_nodes_log_is_read(tmp_path: Path) -> None:
     assert node.last_words() == ": it fails"
     node.log_path.write_text('{"event": "begins"}\nmuster serve: the port is in use\n')
     assert node.last_words() == ": the port is in use"
+
+
+def test_a_node_that_starts_again_has_the_port_that_it_got() -> None:
+    options = ["--cluster", "u", "--override", "listeners=PLAINTEXT://[::1]:0", "--override", "node.id=1"]
+    again = [*options[:3], "listeners=PLAINTEXT://[::1]:4567", *options[4:]]
+    assert with_port(options, "[::1]:4567") == with_port(again, "[::1]:4567") == again
+    for other in ("listeners=A://h:0,B://h:0", "listeners=A://h:9092"):
+        assert with_port([other], "h:1") == [other]
+    advertised = ["listeners=A://h:0", "advertised.listeners=A://elsewhere:1"]
+    assert with_port(advertised, "elsewhere:1") == advertised
 
 
 def test_a_folder_is_reached_when_all_above_it_let_others_through(tmp_path: Path) -> None:
