@@ -217,7 +217,12 @@ def test_the_logs_that_are_drawn_have_all_kinds_of_incidents() -> None:
     assert {line["what"] for line in lines if line["kind"] == "incident"} >= {
         "too_slow", "burst", "poison", "skip", "two_topics", "frozen", "deleted",
     }  # fmt: skip
-    assert {line["how"] for line in lines if line["kind"] == "silence"} >= {"away", "away-early", "away-frozen"}
+    assert {line["how"] for line in lines if line["kind"] == "silence"} >= {
+        "away",
+        "away-early",
+        "away-frozen",
+        "away-late",
+    }
     assert max(path.stat().st_size for path in DRAWN) < MAX_BYTES
 
 
