@@ -256,9 +256,19 @@ class History:
         return 2 * sum(end_ms is not None and end_ms <= late_ms for end_ms in ends) <= len(ends)
 
     def is_unsure(self, one: Change) -> bool:
-        """Does the log hardly show whether a member left, or was lost?"""
+        """Does the log hardly show whether a member left, or was lost?
+
+        At the end of a silence it does not: the broker may have removed the member.
+        """
         number = None if one.gone is None else self._went[one.gone]
-        return one.how == LEFT and number is not None and self.rebalances[number].confidence <= limits.HARDLY
+        if one.how != LEFT or number is None:
+            return False
+        stay = self.stays[one.gone or 0]
+        by_silence = any(
+            stay.start_ms <= each.from_ms and 0 <= (stay.end_ms or 0) - each.until_ms <= limits.SECOND
+            for each in self.silences
+        )
+        return by_silence or self.rebalances[number].confidence <= limits.HARDLY
 
     def is_back_after(self, one: Change, silence: Silence) -> bool:
         """Did a member join just after a silence, so that nobody knows whether it is new in the group?

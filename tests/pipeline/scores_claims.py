@@ -408,7 +408,9 @@ def _did(said: Said, who: str, known: Known) -> bool:
 
 def _absent(said: Said, known: Known) -> str | None:
     """A member left and came back: the script made it so, or the broker saw both."""
-    if said.who and all(_left(said, who, known) and known.came(said, who) for who in said.who):
+    # at the end of the broker's absence, nobody knows how a member ended
+    is_unsure = " lost" in said.text and _trouble(said, known) is None
+    if said.who and all((is_unsure or _left(said, who, known)) and known.came(said, who) for who in said.who):
         return None
     return _done(said, known)
 

@@ -96,6 +96,15 @@ def test_a_sentence_is_true_if_the_truth_supports_it(said: Said, is_true: bool) 
     assert (JUDGES[said.rule](said, Known(TRUTH)) is None) == is_true
 
 
+def test_nobody_knows_how_a_member_ended_while_the_broker_was_away() -> None:
+    back = line("rebalance", generation=2, cause="member_joined", trigger={"client_id": "g-2"}, came=[], died=[],
+                acted=4 * MINUTE + 1, settled=4 * MINUTE + 2)  # fmt: skip
+    said = Said("restart", "g", "g-2 left or was lost and came back", ("g-2",), 4 * MINUTE, 4 * MINUTE + 2)
+    truth = [one for one in TRUTH if one["kind"] != "act"]
+    assert JUDGES["restart"](said, Known([*truth, back])) is None
+    assert JUDGES["restart"](said._replace(text="g-2 left and came back"), Known([*truth, back])) is not None
+
+
 def test_a_deleted_group_did_not_only_stop() -> None:
     truth = [*TRUTH, act("stop", 9 * MINUTE), span("incident", "deleted", 9 * MINUTE, 9 * MINUTE)]
     said = Said("stopped", "g", "stopped at 10:00: both members left", (), 9 * MINUTE, 9 * MINUTE)

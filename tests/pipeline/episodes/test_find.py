@@ -266,6 +266,8 @@ def test_a_member_that_ends_when_a_frozen_broker_ends_sessions_did_not_restart()
     assert group.kinds() == ["coordinator_or_network_trouble"]
     group = Group(*ABC).is_silent_with_others(1_000, 1_120).restarts(1_120.2, "b", 5, silent_ms=150)
     assert group.kinds() == ["restart"]
+    assert group.episodes()[1].is_unsure  # the broker may have removed it
+    assert not Group(*ABC).is_silent_with_others(1_000, 1_120).restarts(1_125, "b", 5).episodes()[1].is_unsure
 
 
 @pytest.mark.parametrize(("at_s", "kind"), [(1_150, "coordinator_or_network_trouble"), (1_300, "scale_out")])
