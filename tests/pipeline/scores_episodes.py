@@ -99,7 +99,7 @@ def _happening(group: str, line: Row, rebalances: Sequence[Row], lines: Truth) -
     near = [one for one in rebalances if one["settled"] >= line["from"] and one["acted"] <= until_ms]
     seen = bool(near)
     if line["what"] == "crash_loop":
-        seen = len(near) >= _LOOPS
+        seen = len(near) >= _LOOPS and line.get("losses", _SLOW) >= _SLOW
     if line["what"] in ("rolling_restart", "flapping") and line.get("static"):
         seen = True  # without a rebalance
     if line["what"] == "slow_poller":

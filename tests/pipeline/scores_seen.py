@@ -61,6 +61,8 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
                 continue
         if line["kind"] == "group" and line["group"] not in groups:
             continue
+        if line["kind"] == "episode" and line["what"] == "crash_loop":
+            line["losses"] = _losses(line, generations)
         if line["kind"] == "incident" and _is_unseen(line, away, silences, commits):
             line["what"] = UNSEEN
         elif line["kind"] == "stall":
@@ -69,6 +71,15 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
             line["what"] = UNSEEN
         found.append(line)
     return [*found, *_unexplained(truth, generations)]
+
+
+def _losses(line: Row, generations: Iterable[Row]) -> int:
+    """How often the members of a crash loop were lost after they had been members: a process may die before that."""
+    in_order = sorted((one for one in generations if one["group"] == line["group"]), key=lambda one: one["start_ms"])
+    ids = [
+        {each["member_id"] for each in one["members"] or () if each["client_id"] in line["members"]} for one in in_order
+    ]
+    return sum(len(were - are) for were, are in pairwise(ids))
 
 
 def _unexplained(truth: Iterable[Row], generations: Iterable[Row]) -> Iterable[dict[str, Any]]:

@@ -300,6 +300,16 @@ def test_a_member_that_is_missing_from_a_generation_that_nobody_explains_was_los
     assert found == [None, "nothing happened to a"]
 
 
+def test_a_process_that_died_before_it_was_a_member_shows_no_loss() -> None:
+    loop = span("episode", "crash_loop", 0, 9, members=["b"])
+    some = [
+        {"group": "g", "generation": number, "start_ms": number,
+         "members": [{"client_id": who[0], "member_id": who} for who in whos]}
+        for number, whos in ((1, ["a1"]), (2, ["a1", "b2"]), (3, ["a1"]), (4, ["a1", "b3"]), (5, ["b4"]))
+    ]  # fmt: skip
+    assert [one["losses"] for one in seen([loop], (), some)] == [2]
+
+
 def test_a_group_without_a_record_has_no_level() -> None:
     truth = [line("group", topic="t"), line("group", topic="t") | {"group": "h"}]
     assert [one["group"] for one in seen(truth, [{"group": "h"}], ())] == ["h"]
