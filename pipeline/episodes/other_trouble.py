@@ -33,7 +33,7 @@ from muster.pipeline.episodes.claims import (
     Stall,
     Step,
 )
-from muster.pipeline.episodes.model import DEATHS, LEFT, Rebalance
+from muster.pipeline.episodes.model import DEATHS, LEFT, Rebalance, Stay
 from muster.pipeline.episodes.share_trouble import share_troubles
 from muster.pipeline.episodes.stream_trouble import stream_troubles
 from muster.pipeline.episodes.trend import Trend, behind_since, closed, members_needed, trend
@@ -327,12 +327,13 @@ def _is_by_tool(one: Skip, facts: Facts) -> bool:
     """Had the group been empty for some time? A late commit of a member may come just after the end of its session.
 
     A member that leaves commits before that. A late commit may also come just before the member joins again, or when a
-    lost process goes on. Then it is not for all partitions.
+    lost process goes on. Then it is not for all partitions. A process that stopped in order commits no more.
     """
     ends = [(one.at_ms - stay.end_ms, stay.how) for stay in facts.stays if stay.end_ms is not None]
     if any(abs(ms) <= limits.LATE_MS and (how != LEFT or ms <= limits.SECOND) for ms, how in ends):
         return False
-    is_back = any(0 <= stay.start_ms - one.at_ms <= limits.LATE_MS for stay in facts.stays)
+    back = [stay for stay in facts.stays if 0 <= stay.start_ms - one.at_ms <= limits.LATE_MS]
+    is_back = not all(_had_stopped(stay, facts) for stay in back)
     is_lost = any(
         stay.how in DEATHS and 0 <= one.at_ms - (stay.end_ms or 0) <= limits.OVERLAP_MS for stay in facts.stays
     )
@@ -341,6 +342,15 @@ def _is_by_tool(one: Skip, facts: Facts) -> bool:
     # a lost process that goes on commits what it has read, and joins again at once
     is_at_once = any(abs(each.start_ms - one.at_ms) <= limits.SECOND for each in facts.rebalances)
     return (is_whole and not (is_lost and is_at_once)) or not (is_back or is_lost)
+
+
+def _had_stopped(back: Stay, facts: Facts) -> bool:
+    """Had the process before this one stopped in order? One that polls too late leaves, too, but only after a hang."""
+    before = [stay for stay in facts.stays if stay.who.slot == back.who.slot and stay.start_ms < back.start_ms]
+    last = max(before, key=lambda stay: stay.start_ms, default=None)
+    if last is None or last.how != LEFT or last.silent_ms is None or last.patience_ms is None:
+        return False
+    return last.silent_ms < limits.SLOW_SHARE * last.patience_ms
 
 
 def _is_just_back(one: Skip, facts: Facts) -> bool:

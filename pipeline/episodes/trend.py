@@ -128,22 +128,25 @@ def _of(window: Sequence[Step]) -> Trend | None:
 
 
 def _of_rare(window: Sequence[Step]) -> Trend | None:
-    """The trend of a group that commits rarely and falls behind: the lag just after each commit grows steadily."""
+    """The trend of a group that commits rarely and falls behind: the lag just after each commit grows steadily.
+
+    Records that a member has read and not committed yet count as lag when another member commits. So two steps side by
+    side may differ by more than the bounds of the slope.
+    """
     after = [one for one in window if one.commits]
     span_ms = window[-1].until_ms - after[0].until_ms if after else 0
     if len(after) < limits.TREND_COMMITS or span_ms < limits.TREND_MS:
         return None
-    rates = [
-        ((other.lag or 0) - (one.lag or 0)) * limits.SECOND / (other.until_ms - one.until_ms)
-        for one, other in pairwise(after)
-    ]
-    if min(rates) <= 0 or max(rates) > limits.TREND_COMMITS * min(rates):
+    lags = [float(one.lag or 0) for one in after]
+    slopes = _slopes([one.until_ms / limits.SECOND for one in after], lags)
+    least, most = _bounds(slopes, len(after))
+    if min(other - one for one, other in pairwise(lags)) <= 0 or most > limits.TREND_COMMITS * least:
         return None
     first, last = after[0], after[-1]
     seconds = (last.until_ms - first.until_ms) / limits.SECOND
     rate = ((last.lag or 0) - (first.lag or 0)) / seconds
     read = sum(one.records or 0 for one in after[1:]) / seconds
-    return Trend(first.until_ms, window[-1].until_ms, rate, min(rates), max(rates), read, read + rate, last.lag or 0)
+    return Trend(first.until_ms, window[-1].until_ms, rate, least, most, read, read + rate, last.lag or 0)
 
 
 def _slopes(times: Sequence[float], values: Sequence[float]) -> list[float]:

@@ -268,6 +268,14 @@ def test_a_member_may_commit_just_before_it_joins_again_or_as_a_lost_process(
     assert (claims.SKIP in rules) == is_skip
 
 
+@pytest.mark.parametrize(("silent_ms", "is_skip"), [(2_000, True), (300_000, False), (None, False)])
+def test_a_process_that_stopped_in_order_commits_no_more(silent_ms: int | None, is_skip: bool) -> None:
+    """One that left since it polled too late may commit what it read, just before it joins again."""
+    group = Group("a", "b").leaves(1_000, "a", "b", silent_ms=silent_ms, patience_ms=300_000).comes(1_103, "a")
+    found = verdict(group.episodes(), facts(group, skips=[Skip("orders", 0, ms(1_100), 100, 160)]))
+    assert (claims.SKIP in [one.rule for one in found.claims]) == is_skip
+
+
 def test_a_group_is_too_slow_before_and_after_a_silence() -> None:
     """Neither part alone is long enough for a trend. The lag of the silence itself shows nothing."""
     group = Group("a", "b", "c")

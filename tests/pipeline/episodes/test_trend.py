@@ -86,6 +86,18 @@ def test_a_group_that_commits_rarely_falls_behind_if_its_lag_grows_with_each_com
     assert trend(rare(2_000, 2_200, 2_400)) is None
 
 
+def test_members_that_commit_in_turn_fall_behind_by_unequal_steps() -> None:
+    """A lag includes what another member has read and not committed yet."""
+    waits = (1, 1, 2, 2, 4, 6, 7, 9)
+    for last, is_trend in ((1_118, True), (1_010, False)):
+        every = list[Step]()
+        for lag, wait in zip((141, 178, 266, 329, 394, 703, 1_021, last), waits, strict=True):
+            for step in range(wait):
+                at, commits = 5 * len(every), 0 if step else 2
+                every.append(Step(ms(at), ms(at + 5), commits, 40 * commits, 90, lag + 90 * step))
+        assert (trend(every) is not None) == is_trend
+
+
 def test_an_old_trend_is_none_at_the_end() -> None:
     grew, then = steps(44, 60, 30), steps(60, 60, 30)
     later = [one._replace(start_ms=one.start_ms + 450_000, until_ms=one.until_ms + 450_000, lag=12_200) for one in then]
