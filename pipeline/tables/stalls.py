@@ -172,8 +172,9 @@ def _waits(
 
     A consumer that is too slow reads its partitions in turn. So in the others, too, it reads records that waited for
     about as long as this partition. A consumer that fails in one partition reads the others to their ends. Sometimes
-    producers send records late, with their old times, as after a silence. Then no member makes steady progress. `own`:
-    the progress of the owner.
+    producers send records late, with their old times, as after a silence. Then no member makes steady progress. But a
+    batch came after its newest record. So records that were unread for SETTLE_MS were there. `own`: the progress of the
+    owner.
     """
     from_ms, to_ms = one["from_ms"], one["to_ms"]
     length_ms: int = to_ms - from_ms - silent_ms(silences, from_ms, to_ms)
@@ -189,7 +190,7 @@ def _waits(
             since_ms = max(since_ms, each.until_ms + BACK_MS)
     if late and _reads_old(_within(own, since_ms, until_ms), from_ms, silences):
         return True
-    if not late and length_ms >= BACK_MS + _DELIVERY_MS and one["known_end"] is not None:
+    if not late and length_ms >= SETTLE_MS and one["known_end"] is not None:
         return False
     every = [_within(some, since_ms, until_ms) for some in member_commits.values()]
     spans = {at_ms // SPAN_MS for some in every for at_ms, _ in some}

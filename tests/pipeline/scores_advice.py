@@ -63,6 +63,8 @@ def worth(rows: Sequence[Row], truth: Truth, verdicts: Sequence[Row] = ()) -> Wo
     for line in truth:
         if line["kind"] == "rebalance" and line["cause"] in ("subscription_changed", "partitions_changed"):
             happened.setdefault(line["group"], set()).add(line["cause"])
+        if line["kind"] == "rebalance" and line.get("died"):  # a script may kill members that no episode names
+            happened.setdefault(line["group"], set()).add("deaths")
     static = {line["group"] for line in truth if line["kind"] == "group" and line.get("static")}
     cooperative = {
         line["group"] for line in truth

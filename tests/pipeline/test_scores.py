@@ -153,21 +153,23 @@ def test_advice_is_useful_if_it_is_about_what_happened() -> None:
     def row(group: str, settings: str) -> Row:
         return {"group": group, "settings_json": settings, "sentence": settings}
 
-    names = ("rolls", "slow", "static", "smooth", "untold", "forms")
+    names = ("rolls", "slow", "static", "smooth", "untold", "forms", "killed")
     truth = [{"kind": "group", "group": name, "static": name == "static",
               "assignor": "cooperative-sticky" if name == "smooth" else "range"} for name in names]  # fmt: skip
     truth += [{**true(1, 1_000), "group": name} for name in names]
     truth += [{**true(number, 1_000 * number), "group": "slow", "left": ["a"]} for number in (2, 3, 4)]
     for name, what in zip(names, ("rolling_restart", "slow_poller", "rolling_restart", "scale_in", "flapping",
-                                  "formation"), strict=True):  # fmt: skip
+                                  "formation", "formation"), strict=True):  # fmt: skip
         truth.append(script(name, what, static=name == "static", members=["a"]))
+    truth.append({**true(2, 2_000), "group": "killed", "died": [{"client_id": "a"}]})
     reported_of = [
+        row("killed", '{"static":true}'),
         row("rolls", '{"static":true,"session.timeout.ms":60000}'), row("slow", '{"max.poll.interval.ms":300000}'),
         row("slow", '{"static":true}'), row("static", '{"static":true}'), row("smooth", '{"assignor":"sticky"}'),
         row("forms", '{"group.protocol":"consumer"}'),
     ]  # fmt: skip
     found = advice({"advice": reported_of}, truth)
-    assert summarized(found) == {"advice useful": "2/6", "told where it was wanted": "2/3"}
+    assert summarized(found) == {"advice useful": "3/7", "told where it was wanted": "2/3"}
     assert found[1].misses == ("untold",)
     assert advice({}, truth) == []
 
