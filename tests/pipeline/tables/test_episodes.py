@@ -18,7 +18,7 @@ from tests.pipeline.tables.rows import Commits, ms, table_of
 
 Row = dict[str, Any]
 DEAD = ("one", "two", "three")
-"""Groups in which a member dies at the same moment."""
+"""Groups in which most of the members, two of three, die at the same moment."""
 
 
 def _who(name: str) -> Row:
@@ -47,6 +47,8 @@ def made(engine: Engine) -> dict[str, DataFrame]:
     for number, group in enumerate((*DEAD, "alone")):
         at_s = 1_000 + 4 * number + (5_000 if group == "alone" else 0)
         memberships += [_member(group, "a", 0, 1), _member(group, "b", 0, 1, at_s, "expired", 1)]
+        if group in DEAD:
+            memberships.append(_member(group, "c", 0, 1, at_s, "expired", 1))
         rebalances += [
             _rebalance(group, 1, 1, "member_joined", "a"),
             _rebalance(group, 2, at_s, "session_expired", "b"),
