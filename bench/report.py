@@ -106,7 +106,7 @@ AT_LEAST = {
 
 
 WHY: Final = {
-    "heartbeat over TLS": "the kernel and OpenSSL alone take more (bench/where.md)",
+    "heartbeat over TLS": "the kernel and OpenSSL alone take as much (bench/where.md)",
     "heartbeat": "two thirds or more are the kernel's: compare the columns kernel and bare",
     "^commit": "two fifths or more are the kernel's; with 1,000 connections each record finds cold caches "
     "(bench/where.md)",
