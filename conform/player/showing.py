@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from muster.conform.player import kafka_codec as codec
 from muster.conform.player import showing_share_records, showing_shares, showing_streams, showing_transactions
 from muster.conform.player.fields import learn, text_of_answer
-from muster.conform.player.showing_groups import by_id, message_text, shown_groups
+from muster.conform.player.showing_groups import by_id, epochs_text, members_text, message_text, shown_groups
 from muster.conform.player.stage import RANDOM, Actor, Stage, assignment_text, bytes_text, error_name, named, repr_text
 from muster.conform.player.story import Body, Reply
 
@@ -250,13 +250,7 @@ def show_consumer_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
 
 
 def _consumer_group(stage: Stage, group: Body) -> str:
-    head = named(
-        state=group["GroupState"],
-        epoch=group["GroupEpoch"],
-        assignment_epoch=group["AssignmentEpoch"],
-        assignor=group["AssignorName"],
-    )
-    return head + " members=[" + ", ".join(sorted(_consumer_member(stage, one) for one in group["Members"])) + "]"
+    return epochs_text(group) + members_text(stage, group, _consumer_member)
 
 
 def _consumer_member(stage: Stage, member: Body) -> str:

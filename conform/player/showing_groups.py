@@ -35,3 +35,18 @@ def shown_groups(stage: Stage, groups: Iterable[Body], details: Callable[[Stage,
 def by_id(groups: Iterable[Body]) -> list[Body]:
     """The groups in the order of their ids, because Kafka's answers have any order."""
     return sorted(groups, key=lambda group: str(group["GroupId"]))
+
+
+def epochs_text(group: Body) -> str:
+    """The state, the epochs and the assignor of a group that is described."""
+    return named(
+        state=group["GroupState"],
+        epoch=group["GroupEpoch"],
+        assignment_epoch=group["AssignmentEpoch"],
+        assignor=group.get("AssignorName"),
+    )
+
+
+def members_text(stage: Stage, group: Body, member: Callable[[Stage, Body], str]) -> str:
+    """` members=[...]`, in the order of their texts, because Kafka's answers have any order."""
+    return " members=[" + ", ".join(sorted(member(stage, one) for one in group["Members"])) + "]"

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from muster.conform.player.showing_groups import by_id, error_text, message_text, shown_groups
+from muster.conform.player.showing_groups import (
+    by_id,
+    epochs_text,
+    error_text,
+    members_text,
+    message_text,
+    shown_groups,
+)
 from muster.conform.player.stage import Actor, Stage, error_name, named
 from muster.conform.player.story import Body, Reply
 
@@ -52,13 +59,7 @@ def show_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
 
 
 def _group(stage: Stage, group: Body) -> str:
-    head = named(
-        state=group["GroupState"],
-        epoch=group["GroupEpoch"],
-        assignment_epoch=group["AssignmentEpoch"],
-        assignor=group["AssignorName"],
-    )
-    return head + " members=[" + ", ".join(sorted(_member(stage, one) for one in group["Members"])) + "]"
+    return epochs_text(group) + members_text(stage, group, _member)
 
 
 def _member(stage: Stage, member: Body) -> str:

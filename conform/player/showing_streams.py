@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from muster.conform.player.showing_groups import by_id, error_text, shown_groups
+from muster.conform.player.showing_groups import by_id, epochs_text, error_text, members_text, shown_groups
 from muster.conform.player.stage import Actor, Stage, named
 from muster.conform.player.story import Body, Reply
 
@@ -76,15 +76,10 @@ def show_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
 
 
 def _group(stage: Stage, group: Body) -> str:
-    head = named(
-        state=group["GroupState"],
-        epoch=group["GroupEpoch"],
-        assignment_epoch=group["AssignmentEpoch"],
-        assignor=group.get("AssignorName"),
-        topology=_topology(stage, group["Topology"]),
-        description=group.get("TopologyDescriptionStatus") or None,
+    topology = named(
+        topology=_topology(stage, group["Topology"]), description=group.get("TopologyDescriptionStatus") or None
     )
-    return head + " members=[" + ", ".join(sorted(_member(stage, one) for one in group["Members"])) + "]"
+    return epochs_text(group) + topology + members_text(stage, group, _member)
 
 
 def _topology(stage: Stage, body: Body | None) -> str:
