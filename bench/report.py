@@ -56,7 +56,7 @@ RATIOS = {
     f"commit, synced, {VARIED}, 100 connections, us": 0.9,
     **{
         f"commit, {where}, {comes}, 1000 connections, us": share
-        for where, share in (("page cache", 0.6), ("synced", 0.9))
+        for where, share in (("page cache", 0.5), ("synced", 0.9))
         for comes in (REPEATED, VARIED)
     },
     **{
@@ -74,6 +74,7 @@ RATIOS = {
     f"{SETTLE}, CPU ms": 0.6,
     f"{SETTLE}, wall ms": 0.6,
     "1,000 members settle on a fresh server, CPU ms": 0.2,
+    "1,000 members settle, CPU ms": 0.25,
     f"{MORE}, CPU ms": 1.5,
     f"{LESS}, CPU ms": 1.5,
 }
@@ -87,6 +88,8 @@ LIMITS = {
     "start-up, spawn to ready, ms": 250.0,
     "start-up, CPU ms": 200.0,
     "resident memory when ready, MB": 40.0,
+    f"{FETCH_LARGE}, us per MB": 1e6 / 1500,  # 1,500 MB in each second of CPU time
+    f"{FETCH_SMALL}, us": 40.0,
     "memory of a member, one of 100,000, bytes": 600.0,
     consumer_memory.ALONE: 900.0,
     "memory of a committed offset, one of 1,000,000, bytes": 260.0,
@@ -110,7 +113,7 @@ WHY: Final = {
     "heartbeat": "two thirds or more are the kernel's: compare the columns kernel and bare",
     "^commit": "two fifths or more are the kernel's; with 1,000 connections each record finds cold caches "
     "(bench/where.md)",
-    "^a transaction": "25,000 instructions of Python, of which no phase has a quarter (bench/phases.md)",
+    "^a transaction": "it takes 25,000 instructions of Python, and no phase has a quarter of them (bench/phases.md)",
     "transaction version 1": "as above, with two requests and two records more",
     "no transactions aborted": "both reads do the same work then; this ratio differs by a tenth from run to run",
     "read_committed": "an answer lists the aborted transactions; Kafka pays more for them",
@@ -118,6 +121,7 @@ WHY: Final = {
     f"^{FETCH_SMALL}": "two fifths are the kernel's, the rest is decoding, finding and answering (bench/phases.md)",
     f"^{PRODUCE_SMALL}": "each record is checked and written by itself (bench/phases.md)",
     "^load of 1,000,000": "the checksum, the key and the value of each record are read, in 1.5 us",
+    "^1,000 members settle, CPU": "see below",
     f"^{MORE}": "heartbeats of the other members are answered meanwhile, and the target is computed in Python",
     f"^{SETTLE}": "each join is some three records, which are made in Python",
     "^consumer group: memory": "it was 877 before; nobody has looked for the cause",
