@@ -126,13 +126,17 @@ def heartbeats(target: Target, connections: int) -> Figures:
     First, a connection has one member, as with clients, so each request repeats the one before it. Then, a connection
     has members of two groups in turn, so no request repeats the one before it.
     """
-    members = target.heartbeats[connections]
-    repeated = target.load(members, connections=connections)
-    varied = target.load([*members, *members[MEMBERS_EACH:], *members[:MEMBERS_EACH]], connections=connections)
     return {
-        **of_load(f"heartbeat, {REPEATED}, {connections} connections", repeated),
-        **of_load(f"heartbeat, {VARIED}, {connections} connections", varied),
+        **of_load(f"heartbeat, {REPEATED}, {connections} connections", beats(target, connections)),
+        **of_load(f"heartbeat, {VARIED}, {connections} connections", beats(target, connections, varied=True)),
     }
+
+
+def beats(target: Target, connections: int, *, varied: bool = False) -> Load:
+    """Send heartbeats: each again the one before, or (`varied`) each of another group."""
+    members = target.heartbeats[connections]
+    others = [*members[MEMBERS_EACH:], *members[:MEMBERS_EACH]] if varied else []
+    return target.load([*members, *others], connections=connections)
 
 
 def of_load(name: str, load: Load, unit: str = "us", count: float | None = None) -> Figures:
@@ -182,13 +186,21 @@ def produce(target: Target) -> Figures:
     """Measure Produce with batches of a megabyte, and with one record of 100 bytes, into topics that are deleted
     afterwards.
     """
-    large = produced(target, MEGABYTE, connections=4, requests=200, seconds=60)
-    small = produced(target, HUNDRED_BYTES, connections=20)
+    small, large = small_produces(target), large_produces(target)
     return {**of_load(PRODUCE_SMALL, small), **of_load(PRODUCE_LARGE, large, "us per MB")}
 
 
-def produced(target: Target, size: int, **options: Any) -> Load:
-    """Measure Produce with batches of one record of `size` bytes, into a topic that is deleted afterwards."""
+def large_produces(target: Target) -> Load:
+    """Send batches of a megabyte over 4 connections."""
+    return _produced(target, MEGABYTE, connections=4, requests=200, seconds=60)
+
+
+def small_produces(target: Target) -> Load:
+    """Send batches of one record of 100 bytes over 20 connections."""
+    return _produced(target, HUNDRED_BYTES, connections=20)
+
+
+def _produced(target: Target, size: int, **options: Any) -> Load:
     topic = f"p{next(target.serial):03}"
     target.create_topic(topic, PRODUCE_PARTITIONS)
     frames = records.produce_frames(topic, PRODUCE_PARTITIONS, size)
@@ -199,19 +211,30 @@ def produced(target: Target, size: int, **options: Any) -> Load:
 
 def fetch_large(target: Target) -> Figures:
     """Measure Fetch answers with one batch of a megabyte."""
-    frames = records.fetch_frames("mega", FETCH_PARTITIONS, range(FETCH_OFFSETS), MEGABYTE + 200)
-    load = target.load(frames, connections=4, answer_bytes=LARGE_ANSWER)
-    must_carry(load, MEGABYTE)
+    load = large_fetches(target)
     # each answer has a little more than a megabyte: the batch, and the fields around it
     return of_load(FETCH_LARGE, load, "us per MB", load.received_bytes / MEGABYTE)
 
 
+def large_fetches(target: Target) -> Load:
+    """Send fetches over 4 connections, whose answers have one batch of a megabyte."""
+    frames = records.fetch_frames("mega", FETCH_PARTITIONS, range(FETCH_OFFSETS), MEGABYTE + 200)
+    load = target.load(frames, connections=4, answer_bytes=LARGE_ANSWER)
+    must_carry(load, MEGABYTE)
+    return load
+
+
 def fetch_small(target: Target) -> Figures:
-    """Measure Fetch answers with one batch of 4 KB, over 20 connections."""
+    """Measure Fetch answers with one batch of 4 KB."""
+    return of_load(FETCH_SMALL, small_fetches(target))
+
+
+def small_fetches(target: Target) -> Load:
+    """Send fetches over 20 connections, whose answers have one batch of 4 KB."""
     frames = records.fetch_frames("kilo", FETCH_PARTITIONS, range(FETCH_OFFSETS), 4096)
     load = target.load(frames, connections=20)
     must_carry(load, FOUR_KB)
-    return of_load(FETCH_SMALL, load)
+    return load
 
 
 def must_carry(load: Load, record_bytes: int) -> None:

@@ -51,12 +51,14 @@ NAMES: Final = {
     2: "a transaction of ten records and an offset commit",
     1: "the same in transaction version 1 (five requests)",
 }
+REQUESTS: Final = {2: 3, 1: 5}
+"""How many requests a transaction has, by its version."""
 WHERE: Final = ("page cache", "synced")
 
 
 def committed(target: Target, *, version: int, count: int = MEASURED) -> Load:
     """Measure transactions of ten records and an offset commit. Each connection has one unanswered request."""
-    connections, requests = CONNECTIONS, 3 if version == 2 else 5
+    connections = CONNECTIONS
     producers = _producers(target, connections * IDS_EACH)
     rows = []
     for number in range(connections):
@@ -75,7 +77,7 @@ def committed(target: Target, *, version: int, count: int = MEASURED) -> Load:
         list(frames),
         connections=connections,
         error_at=load.error_positions(TOPIC, version=version),
-        requests=count * requests,
+        requests=count * REQUESTS[version],
         seconds=120,
         retry=RETRY,
     )
@@ -89,8 +91,7 @@ def _producers(target: Target, count: int) -> list[load.Producer]:
 
 def of_transactions(where: str, measured: Load, *, version: int) -> Figures:
     """The server's CPU time for a transaction, and the wall time for each transaction."""
-    requests = 3 if version == 2 else 5
-    return of_load(f"{NAMES[version]}, {where}", measured, count=measured.requests / requests)
+    return of_load(f"{NAMES[version]}, {where}", measured, count=measured.requests / REQUESTS[version])
 
 
 def figures(target: Target, wheres: Iterable[str]) -> Figures:

@@ -14,30 +14,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench import measure, security, transactions
-from bench.load import records
 from bench.load.frameload import FrameLoad, Load
 from bench.run import PAGE_CACHE, SETTINGS, executable
 from bench.scenarios import (
     FETCH_LARGE,
-    FETCH_OFFSETS,
-    FETCH_PARTITIONS,
     FETCH_SMALL,
-    LARGE_ANSWER,
-    MEGABYTE,
     PRODUCE_LARGE,
     PRODUCE_SMALL,
     REPEATED,
     VARIED,
     Target,
+    beats,
     commits,
-    produced,
+    large_fetches,
+    large_produces,
+    small_fetches,
+    small_produces,
 )
 from bench.security import BEAT
 from tests.support.servers import MusterServer
@@ -75,10 +75,10 @@ class Row(NamedTuple):
 
 
 @contextmanager
-def sampled(pid: int, file: Path) -> Iterator[Counter[str]]:
-    """Let perf look at a process during the block. Afterwards the counter has the share of each part."""
+def sampled(pid: int, file: Path) -> Iterator[dict[str, float]]:
+    """Let perf look at a process during the block. Afterwards the table has the share of each part."""
     command = ["perf", "record", "-q", "-F", str(SAMPLES_PER_S), "-p", str(pid), "-o", str(file)]
-    shares: Counter[str] = Counter()
+    shares: dict[str, float] = defaultdict(float)
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as perf:
         time.sleep(PERF_STARTS_S)
         try:
@@ -89,7 +89,7 @@ def sampled(pid: int, file: Path) -> Iterator[Counter[str]]:
     found = LINE.findall(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
     total = sum(float(percent) for percent, _ in found)
     for percent, library in found:
-        shares[part_of(library)] += float(percent) / total  # type: ignore[assignment]  # a share is no whole number
+        shares[part_of(library)] += float(percent) / total
 
 
 def part_of(library: str) -> str:
@@ -97,44 +97,40 @@ def part_of(library: str) -> str:
     return next((part for part, pattern in PARTS.items() if re.search(pattern, library)), OTHER)
 
 
-def heartbeats(target: Target, connections: int, *, varied: bool) -> Load:
-    """Send heartbeats: each again the one before, or each of another group."""
-    members = target.heartbeats[connections]
-    return target.load([*members, *members[10:], *members[:10]] if varied else members, connections=connections)
+class Kind(NamedTuple):
+    """A kind of load."""
+
+    send: Callable[[Target], Load]
+    requests: int = 1
+    """How many requests each row is about."""
 
 
-def fetches(target: Target, topic: str, max_bytes: int, connections: int) -> Load:
-    """Send fetches of the batches that `Target.prepare` has written."""
-    frames = records.fetch_frames(topic, FETCH_PARTITIONS, range(FETCH_OFFSETS), max_bytes)
-    return target.load(frames, connections=connections, answer_bytes=LARGE_ANSWER)
-
-
-LOADS: Final[Mapping[str, Callable[[Target], Load]]] = {
-    f"heartbeat, {REPEATED}, 100 connections": lambda target: heartbeats(target, 100, varied=False),
-    f"heartbeat, {VARIED}, 100 connections": lambda target: heartbeats(target, 100, varied=True),
-    f"heartbeat, {REPEATED}, 1000 connections": lambda target: heartbeats(target, 1000, varied=False),
-    f"commit, {VARIED}, 100 connections": lambda target: commits(target, 100, varied=True),
-    f"commit, {VARIED}, 1000 connections": lambda target: commits(target, 1000, varied=True),
-    PRODUCE_SMALL: lambda target: produced(target, 100, connections=20),
-    f"{PRODUCE_LARGE} (a MB)": lambda target: produced(target, MEGABYTE, connections=4),
-    FETCH_SMALL: lambda target: fetches(target, "kilo", 4096, 20),
-    f"{FETCH_LARGE} (a MB)": lambda target: fetches(target, "mega", MEGABYTE + 200, 4),
-    f"{transactions.NAMES[2]} (a transaction)": lambda target: transactions.committed(target, version=2),
-    f"{transactions.NAMES[1]} (a transaction)": lambda target: transactions.committed(target, version=1),
+KINDS: Final[Mapping[str, Kind]] = {
+    f"heartbeat, {REPEATED}, 100 connections": Kind(lambda target: beats(target, 100)),
+    f"heartbeat, {VARIED}, 100 connections": Kind(lambda target: beats(target, 100, varied=True)),
+    f"heartbeat, {REPEATED}, 1000 connections": Kind(lambda target: beats(target, 1000)),
+    f"commit, {VARIED}, 100 connections": Kind(lambda target: commits(target, 100, varied=True)),
+    f"commit, {VARIED}, 1000 connections": Kind(lambda target: commits(target, 1000, varied=True)),
+    PRODUCE_SMALL: Kind(small_produces),
+    f"{PRODUCE_LARGE} (a MB)": Kind(large_produces),
+    FETCH_SMALL: Kind(small_fetches),
+    f"{FETCH_LARGE} (a MB)": Kind(large_fetches),
+    **{
+        f"{name} (a transaction)": Kind(
+            partial(transactions.committed, version=version), transactions.REQUESTS[version]
+        )
+        for version, name in transactions.NAMES.items()
+    },
 }
-REQUESTS: Final = {2: 3, 1: 5}
-"""How many requests a transaction has, by the transaction version."""
 
 
 def rows_of(target: Target, where: str, folder: Path) -> Iterator[Row]:
-    """Measure all loads on one server. `where`: when the server acknowledges commits, for the rows' names."""
-    for name, load in LOADS.items():
-        load(target)  # warm up
+    """Measure all kinds on one server. `where`: when the server acknowledges commits, for the rows' names."""
+    for name, kind in KINDS.items():
+        kind.send(target)  # warm up
         with sampled(target.server.pid, folder / "perf.data") as shares:
-            done = load(target)
-        version = next((version for version, kind in transactions.NAMES.items() if name.startswith(kind)), None)
-        requests = done.requests / (1 if version is None else REQUESTS[version])
-        yield Row(f"{name}, {where}", done.server_cpu_us / requests, shares)
+            done = kind.send(target)
+        yield Row(f"{name}, {where}", done.cpu_us_per_request * kind.requests, shares)
 
 
 def tls_row(folder: Path, frameload: FrameLoad, seconds: float, muster: Path) -> Row:
