@@ -73,10 +73,12 @@ class Known:
         self.happenings = happenings(truth)
         self.rebalances = self.lines.get("rebalance", [])
         self.end_ms = max((line.get("until") or line.get("at") or 0 for line in truth), default=0)
-        self.silences = [(line["from"], line["until"]) for line in self.lines.get("silence", ())]
-        self.silences += [
-            (line["from"], line["until"]) for line in self.lines.get("episode", ()) if line["what"] == "trouble"
-        ]
+
+    def silences(self, group: str) -> list[tuple[int, int]]:
+        """When the broker of the group, or several hosts, were away."""
+        some = [line for line in self.lines.get("silence", ()) if group in line.get("groups", (group,))]
+        some += [line for line in self.lines.get("episode", ()) if line["what"] == "trouble"]
+        return [(line["from"], line["until"]) for line in some]
 
     def of(self, kind: str, group: str, what: str | None = None) -> list[Mapping[str, Any]]:
         """The lines of a kind about a group."""
@@ -122,7 +124,7 @@ class Known:
             and from_ms - _NEAR_MS <= line["settled"] and line["acted"] <= until_ms + _NEAR_MS
         ]  # fmt: skip
         return bool(ends) and all(
-            at_ms in kills and not any(begin - before_ms <= at_ms <= end for begin, end in self.silences)
+            at_ms in kills and not any(begin - before_ms <= at_ms <= end for begin, end in self.silences(said.group))
             for at_ms in ends
         )
 
@@ -229,6 +231,7 @@ def _level(known: Known, group: str) -> frozenset[str]:
     lost |= {one.what for one in known.happenings if one.group == group and one.what == "deaths"}
     may_look = bool(lost) or "trouble" in whats or known.rebalances_of(group) >= MANY
     may_look |= "behind" in incidents
+    may_look |= any(group in line.get("groups", ()) for line in known.lines.get("silence", ()))
     return frozenset({FINE, LOOK} if may_look else {FINE})
 
 
@@ -288,7 +291,7 @@ def _dead(said: Said, known: Known) -> str | None:
 
 
 def _trouble(said: Said, known: Known) -> str | None:
-    lines = [{"from": from_ms, "until": until_ms} for from_ms, until_ms in known.silences]
+    lines = [{"from": from_ms, "until": until_ms} for from_ms, until_ms in known.silences(said.group)]
     if _is_of_node(said, known):
         return None
     if not known.near(said, lines, AFTER_MS):

@@ -67,7 +67,7 @@ def happenings(truth: Truth) -> list[Happening]:
     found = [_happening(group, line, rows.get(group, ()), lines) for line in lines for group in _groups(line, rows)]
     found += [
         Happening(group, "trouble", line["from"], line["until"] + _LATE_MS, frozenset(), confirmed=False)
-        for line in truth if line["kind"] == "silence" for group in rows
+        for line in truth if line["kind"] == "silence" for group in rows if group in line.get("groups", rows)
     ]  # fmt: skip
     return sorted(found, key=lambda one: (one.group, one.from_ms))
 

@@ -41,21 +41,21 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
     """
     found = []
     groups = {one["group"] for one in (*commits, *generations)}
-    silences = list[tuple[int, int]]()
-    for since, until in sorted((line["from"], line["until"]) for line in truth if line["kind"] == "silence"):
-        silences.append((max([since, *(one[1] for one in silences)]), until))  # one silence may lie in another one
-    away = [*silences, *((one["from"], one["until"]) for one in truth if one.get("what") == "trouble")]
+    absences = [line for line in truth if line["kind"] == "silence"]
+    troubles = [(one["from"], one["until"]) for one in truth if one.get("what") == "trouble"]
     end_ms = max((one.get("until") or one.get("at") or 0 for one in truth), default=0)
     stuck = [*_by_partition(truth, commits), *_unwritten(truth)]
-    forgotten = _forgotten(truth, silences)
+    stopped = _stopped(truth)
+    forgotten = _forgotten(truth, _silences(absences, None))
     for line in map(dict, [*stuck, *_again(truth, stuck, commits)]):
+        silences = _silences(absences, line.get("group"))
         if line["kind"] == "rebalance" and (line["group"], line["generation"], line["settled"]) in forgotten:
             continue
         is_stuck = line["kind"] == "stall" or (line["kind"] == "incident" and line["what"] == "poison")
         if is_stuck:
             (partition,) = line.get("partitions", [line.get("partition")])
             is_over = _went_on(line, partition, commits)
-            _lasts_as_shown(line, partition, commits, end_ms)
+            _lasts_as_shown(line, partition, commits, end_ms, stopped.get(line["group"]))
             least_ms = SILENT_MS if line.get("how") == SLEEP else SHOWN_MS
             if is_over or _shown_ms(line, line["until"], silences) < least_ms:
                 continue
@@ -63,7 +63,7 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
             continue
         if line["kind"] == "episode" and line["what"] == "crash_loop":
             line["losses"] = _losses(line, generations)
-        if line["kind"] == "incident" and _is_unseen(line, away, silences, commits):
+        if line["kind"] == "incident" and _is_unseen(line, [*silences, *troubles], silences, commits):
             line["what"] = UNSEEN
         elif line["kind"] == "stall":
             line["shown"] = _shown_ms(line, line["until"], silences)
@@ -71,6 +71,24 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
             line["what"] = UNSEEN
         found.append(line)
     return [*found, *_unexplained(truth, generations)]
+
+
+def _stopped(truth: Sequence[Row]) -> dict[str, int]:
+    """When groups were stopped for good: then nothing of them stands still any more."""
+    started = {line["group"]: line["at"] for line in truth if line["kind"] == "act" and line["what"] == "starts"}
+    return {
+        line["group"]: line["until"] for line in truth
+        if line["kind"] == "episode" and line["what"] == "whole_stop" and line["until"] > started.get(line["group"], 0)
+    }  # fmt: skip
+
+
+def _silences(absences: Iterable[Row], group: str | None) -> list[tuple[int, int]]:
+    """When the coordinator of the group was away; None: when all coordinators were away."""
+    found = list[tuple[int, int]]()
+    some = (line for line in absences if group in line.get("groups", (group,)))
+    for since, until in sorted((line["from"], line["until"]) for line in some):
+        found.append((max([since, *(one[1] for one in found)]), until))  # one silence may lie in another one
+    return found
 
 
 def _losses(line: Row, generations: Iterable[Row]) -> int:
@@ -198,8 +216,13 @@ def _went_on(line: Row, partition: int, commits: Iterable[Row]) -> bool:
     return len(offsets) >= MOVES
 
 
-def _lasts_as_shown(line: dict[str, Any], partition: int, commits: Iterable[Row], end_ms: int) -> None:
-    """A stall lasts until the log shows another offset: a client may not go on, or another member reads on."""
+def _lasts_as_shown(
+    line: dict[str, Any], partition: int, commits: Iterable[Row], end_ms: int, stopped_ms: int | None
+) -> None:
+    """A stall lasts until the log shows another offset: a client may not go on, or another member reads on.
+
+    At the latest it ends with its group.
+    """
     if line.get("how") == SLEEP:
         return
     place = line["group"], line["topic"], partition
@@ -207,7 +230,8 @@ def _lasts_as_shown(line: dict[str, Any], partition: int, commits: Iterable[Row]
                   if (one["group"], one["topic"], one["partition"]) == place)  # fmt: skip
     stuck = {offset for at_ms, offset in some if at_ms <= line["until"]}
     moved_ms = min((at_ms for at_ms, offset in some if at_ms > line["until"] and offset not in stuck), default=None)
-    line["until"], line["open"] = moved_ms or max(end_ms, line["until"]), moved_ms is None
+    line["until"] = moved_ms or max(stopped_ms or end_ms, line["until"])
+    line["open"] = moved_ms is None and stopped_ms is None
 
 
 def _skipped(line: Row, commits: Iterable[Row]) -> bool:

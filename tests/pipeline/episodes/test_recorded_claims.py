@@ -17,8 +17,8 @@ from tests.pipeline.episodes.test_claims import MOST_WORDS, RULES, words
 
 RECORDED = Path(__file__).parents[2] / "data" / "recorded"
 DRAWN = sorted(RECORDED.glob("*drawn-*.tar.xz"))
-LOGS = [*sorted({*RECORDED.glob("*.tar.xz")} - {*DRAWN}), *DRAWN[::5]]
-"""All scripted logs, and a fifth of the others."""
+LOGS = [*sorted({*RECORDED.glob("*.tar.xz")} - {*DRAWN}), *DRAWN[::6]]
+"""All scripted logs, and a sixth of the others."""
 TIMES = {
     "rebalances": ("end_ms",), "memberships": ("end_ms",), "stalls": ("start_ms",), "regressions": ("time_ms",),
     "progress": ("start_ms",), "skips": ("time_ms",),

@@ -4,8 +4,8 @@ which commits went back because of a script.
 Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
 
 * `group`: `group`, `topic`, `partitions`, and the settings of its clients: `client`, `assignor`, `session_ms`,
-  `heartbeat_ms`, `commit_ms`, `commits` (`auto`, `hand`), `max_poll_ms`, `static`, `protocol` (`classic`, `consumer`),
-  `server_assignor` (of groups that are of KIP-848 at some time).
+  `heartbeat_ms`, `commit_ms`, `commits` (`auto`, `hand`, `transactions`), `max_poll_ms`, `static`,
+  `protocol` (`classic`, `consumer`), `server_assignor` (of groups that are of KIP-848 at some time).
 * `rebalance`: `group`, `generation` (the one it led to), `cause`, `trigger` (`client_id`), `acted` (when it began) and
   `settled` (when the assignment was complete), both by the broker's own log; `length_known` (false of a KIP-848 group:
   the broker does not log when the last member was ready); `died`: the members whose session ended in it, each with
@@ -21,7 +21,9 @@ Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
   again; `pause`: no commits; `sleep`: the member does not poll, and goes on by itself).
 * `no_stall`: `group`, `why`: what may look like a stall and is none.
 * `silence`: `from`, `until`, `how` (`away`, `away-early`, `away-frozen`, `away-late`, `away-short`, `away-twice`): the
-  broker was away.
+  broker was away. With `groups`, only their coordinator was: `away-broker`, `lost-broker` (another broker took its
+  place), `rolling-brokers` (as before, one broker after the other).
+* `begins`: `at`, `how` (`compacted`, `cut`): the log is whole from then on (`begins`).
 * `node`: `from`, `until`, `groups`, and the `members` that a node took with it.
 * `incident`: `group`, `what`, `from`, `until`, and `members` (client ids) or none. `what`: `too_slow` (`read_per_s`,
   `written_per_s`, and `needed` members; `before`: what was written and read until then), `keeps_up` (it was meant to be
@@ -37,7 +39,7 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from math import ceil
@@ -47,6 +49,7 @@ from typing import Any, Final, NamedTuple
 from muster.pipeline.decode import decode
 from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.sources.topics import reach_of_path
+from tests.pipeline.recording.begins import since
 from tests.pipeline.scripted_epochs import client_ids, epochs_truth
 from tests.pipeline.scripted_truth import Action, truth
 
@@ -123,7 +126,7 @@ def rates(
     partitions.
     """
     groups = {line["group"]: line for line in lines if line["kind"] == "group"}
-    silences = [(line["from"], line["until"]) for line in lines if line["kind"] == "silence"]
+    silences = [(line["from"], line["until"]) for line in lines if line["kind"] == "silence" and "groups" not in line]
     over = max((one["at"] for one in lines if one["kind"] == "end"), default=0)
     meant = {line["group"]: line for line in lines if line["kind"] == "incident" and line["what"] == "too_slow"}
     other = {line["group"] for line in lines if line["kind"] == "stall"}
@@ -149,6 +152,17 @@ def rates(
             yield {**line, "what": "behind", "members": [], **rates}
 
 
+def after_nodes(lines: Sequence[Mapping[str, Any]]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """While a lost node has all slow members, the others keep up: so a group is too slow since their return."""
+    nodes = [line for line in lines if line["kind"] == "node"]
+
+    def began(line: dict[str, Any]) -> dict[str, Any]:
+        back = (one["until"] for one in nodes if line["members"] and {*line["members"]} <= {*one["members"]})
+        return {**line, "from": max([line["from"], *back])}
+
+    return began
+
+
 def assembled(directory: Path) -> Iterator[dict[str, Any]]:
     """The lines of the truth of the recording in a folder (`record`)."""
     lines, journal = _read(directory / "script.jsonl"), _read(directory / "journal.jsonl")
@@ -158,7 +172,7 @@ def assembled(directory: Path) -> Iterator[dict[str, Any]]:
     yield from (line for line in lines if line["kind"] not in ("drops", "end") and line.get("what") != "too_slow")
     logs = directory / "data" / "logs"
     last = {(row["group"], row["topic"], row["partition"]): row["committed_offset"] or 0 for row in commits(logs)}
-    yield from rates(lines, last, reach_of_path(str(logs)).reach.ends)
+    yield from map(after_nodes(lines), rates(lines, last, reach_of_path(str(logs)).reach.ends))
     epochs = {line["group"] for line in lines if line["kind"] == "group" and "server_assignor" in line}
     yield from _rebalances(log, journal, ends, epochs, client_ids(directory / "data" / "logs") if epochs else {})
     own = {line["group"] for line in lines if line["kind"] == "group" and line["rewinds"]}
@@ -172,7 +186,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 def write(directory: Path) -> None:
     """Write `truth.jsonl` into the folder."""
     with (directory / "truth.jsonl").open("w", encoding="utf-8") as out:
-        for line in assembled(directory):
+        for line in since(assembled(directory)):
             out.write(json.dumps(line) + "\n")
 
 
