@@ -1,8 +1,10 @@
 """The ends of the topics' logs, as rows of ENDS. Pure.
 
-A row (topic, partition, end_offset, time_ms) says: from time_ms on, the log reached end_offset. The rows of a partition
-are its history, and the largest end_offset is the present end. Its time is the time of the newest record, in a data
-directory and on a live cluster. Both are asked for earlier ends at the same times. So both give the same rows.
+A row (topic, partition, end_offset, time_ms, surely_ms) says: from time_ms on, the log reached end_offset. The rows of
+a partition are its history, and the largest end_offset is the present end. Its time is the time of the newest record,
+in a data directory and on a live cluster. Both are asked for earlier ends at the same times. So both give the same
+rows, but for surely_ms. These times come from the clocks of producers, which may send records late. Since surely_ms,
+the log surely reached end_offset (`sent`). Null means that nobody knows. A live cluster never says it.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ import pyarrow as pa
 
 from muster.pipeline.schema import columns
 
-ENDS: Final = pa.schema(columns("topic string, partition int, end_offset long, time_ms long"))
+ENDS: Final = pa.schema(columns("topic string, partition int, end_offset long, time_ms long, surely_ms long"))
 
 Place = tuple[str, int]
 """A topic and a partition."""
-Row = tuple[str, int, int, int]
+Row = tuple[str, int, int, int, int | None]
 Between = tuple[int, int]
 """The time of the first commit of all groups, and of the last one."""
 
@@ -97,7 +99,7 @@ def ends_of_lookups(
         # without a record of that time or later, the answer may be another one later
         found |= {place: offset for place, offset in lookups.at(asked, then_ms).items() if offset >= 0}
     rows = [
-        (*place, offset, then_ms)
+        (*place, offset, then_ms, None)
         for then_ms in times
         for place, offset in history[then_ms].items()
         if place in reach.ends and is_reached(offset, first.get(place, 0))
@@ -146,10 +148,11 @@ def rows_of_ends(
     `history`: rows whose time is that of the lookup. `until_ms`: ends from then on are left out.
     """
     empty_ms = reach.at_ms if between is None else min(between[1], reach.at_ms)
-    rows = [(*place, end, reach.since.get(place, empty_ms)) for place, end in reach.ends.items()]
+    rows: list[Row] = [(*place, end, reach.since.get(place, empty_ms), None) for place, end in reach.ends.items()]
     # what was found at `until_ms` was there just before
-    rows += [(*row[:3], row[3] - (row[3] == until_ms)) for row in history if row[2] < reach.ends[row[0], row[1]]]
-    columns = list(zip(*sorted(row for row in rows if until_ms is None or row[3] < until_ms), strict=True))
+    rows += [(*row[:3], row[3] - (row[3] == until_ms), row[4]) for row in history if row[2] < reach.ends[row[:2]]]
+    some = [row for row in rows if until_ms is None or row[3] < until_ms]
+    columns = list(zip(*sorted(some, key=lambda row: row[:4]), strict=True))
     if not columns:
         return None
     arrays = [pa.array(column, field.type) for column, field in zip(columns, ENDS, strict=True)]

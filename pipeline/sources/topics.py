@@ -23,6 +23,7 @@ from muster.pipeline.sources.batches import headers_of
 from muster.pipeline.sources.ends import Between, Place, Reach, Row, history_times, is_reached, rows_of_ends
 from muster.pipeline.sources.segment_files import READERS, Folder, NoSource, folders_among, listed
 from muster.pipeline.sources.segment_reader import Stretch, Walk
+from muster.pipeline.sources.sent import UNKNOWN, sent_by
 
 INTERNAL: Final = frozenset(
     (
@@ -99,12 +100,16 @@ def _segments(system: fs.FileSystem, folder: Folder) -> list[fs.FileInfo]:
     return sorted((entry for entry in entries if _LOG.fullmatch(entry.base_name)), key=lambda entry: entry.base_name)
 
 
-def _history(system: fs.FileSystem, segments: list[fs.FileInfo], times: Ints) -> list[tuple[int, int]]:
-    """The ends of a partition at these times, which rise: (offset of the first batch of then or later, time).
+_Then = tuple[int, int, int | None]
+"""The end of a partition at an earlier time: the columns of a row after topic and partition."""
 
-    From a time index come (end, since when) instead.
+
+def _history(system: fs.FileSystem, segments: list[fs.FileInfo], times: Ints) -> list[_Then]:
+    """The ends of a partition at these rising times: (offset of the first batch then or later, time, surely).
+
+    From a time index come (end, since when, None) instead.
     """
-    rows: list[tuple[int, int]] = []
+    rows: list[_Then] = []
     done = 0
     for segment in segments:
         if done == len(times):
@@ -117,12 +122,12 @@ def _history(system: fs.FileSystem, segments: list[fs.FileInfo], times: Ints) ->
     return [row for row in rows if is_reached(row[0], first)]
 
 
-def _lookups(system: fs.FileSystem, segment: fs.FileInfo, times: Ints, done: int) -> tuple[list[tuple[int, int]], int]:
+def _lookups(system: fs.FileSystem, segment: fs.FileInfo, times: Ints, done: int) -> tuple[list[_Then], int]:
     """The ends at the times from number `done` on that are in a segment. Also how many times are done now.
 
     A producer that does not reach the broker keeps its records. So a whole batch came after its newest record.
     """
-    rows: list[tuple[int, int]] = []
+    rows: list[_Then] = []
     with system.open_input_file(segment.path) as stream:
         base_offset = int(segment.base_name[:20])
         for stretch in Walk(segment.path, stream, stream.size(), base_offset, check_crc=False, goes_on=True):
@@ -133,7 +138,9 @@ def _lookups(system: fs.FileSystem, segment: fs.FileInfo, times: Ints, done: int
             # the first batch that has a record of this time or later
             stop = done + int(np.searchsorted(times[done:], greatest[-1], "right"))
             at = np.searchsorted(greatest, times[done:stop], "left")
-            rows += zip(batches.base_offset[at].tolist(), times[done:stop].tolist(), strict=True)
+            sent = np.append(UNKNOWN, sent_by(batches))[at].tolist()
+            surely = (None if since_ms == UNKNOWN else since_ms for since_ms in sent)
+            rows += zip(batches.base_offset[at].tolist(), times[done:stop].tolist(), surely, strict=True)
             done = stop
     return rows, done
 
@@ -154,7 +161,7 @@ def _index_of(system: fs.FileSystem, segment: fs.FileInfo) -> tuple[Ints, Ints] 
     return (offsets[:count] + int(segment.base_name[:20]) + 1, times[:count]) if count else None
 
 
-def _of_index(index: tuple[Ints, Ints], times: Ints, done: int) -> tuple[list[tuple[int, int]], int]:
+def _of_index(index: tuple[Ints, Ints], times: Ints, done: int) -> tuple[list[_Then], int]:
     """Does what `_lookups` does, with the entries of a time index: the last entry before each time."""
     ends, since = index
     stop = done + int(np.searchsorted(times[done:], since[-1], "right"))
@@ -162,7 +169,7 @@ def _of_index(index: tuple[Ints, Ints], times: Ints, done: int) -> tuple[list[tu
     if stop < len(times):
         # the next time may be before the first entry of the next segment
         at = np.append(at, len(since) - 1)
-    return [(int(ends[one]), int(since[one])) for one in np.unique(at) if one >= 0], stop
+    return [(int(ends[one]), int(since[one]), None) for one in np.unique(at) if one >= 0], stop
 
 
 def _last_end(system: fs.FileSystem, logs: list[fs.FileInfo]) -> tuple[int, int]:

@@ -36,7 +36,7 @@ OWNED: Final = 2
 COMMIT: Final = 3
 """The kinds of rows in ROWS (column `what`):
 
-* END: since `time_ms`, the log of a topic's partition reached `committed_offset`;
+* END: since `time_ms`, and surely since `stated_ms`, the log of a topic's partition reached `committed_offset`;
 * MARK: what a record says of the group (state, generation, members), once for each partition with commits;
 * OWNED: the owner of a partition in a state of the group, from `log_offset` on. In KIP-848 groups it may change;
 * COMMIT: a commit, or the deletion of an offset.
@@ -202,7 +202,8 @@ def _commits(batches: list[pa.RecordBatch], common: _Common, are_placed: bool) -
     topic_part = Parts(begins(texts["topic"].numbers, numbers["partition"])).number
     if not are_placed:
         _place(topic_part, texts, numbers)
-    seen = Ends(topic_part[ends], *(numbers[name].values[ends] for name in ("committed_offset", "time_ms")))
+    offset, time_ms = numbers["committed_offset"].values[ends], numbers["time_ms"].values[ends]
+    seen = Ends(topic_part[ends], offset, time_ms, numbers["stated_ms"].at(ends))
     words = {name: texts.pop(name).at(rows) for name in _TEXTS}
     values = {name: numbers.pop(name).at(rows) for name in _NUMBERS}
     topic_part = topic_part[rows]

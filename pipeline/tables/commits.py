@@ -204,7 +204,8 @@ def _walked(
         rows = rows.join(replaced, list(PRODUCER), "left")
     if ends is not None:
         seen = ends.where("end_offset is not null and time_ms is not null")
-        seen = seen.select("topic", "partition", F.col("end_offset").alias("committed_offset"), "time_ms")
+        reached = (F.col("end_offset").alias("committed_offset"), F.col("surely_ms").alias("stated_ms"))
+        seen = seen.select("topic", "partition", "time_ms", *reached)
         rows = rows.unionByName(seen.withColumn("what", F.lit(END)), allowMissingColumns=True)
     rows = shaped(rows.crossJoin(F.broadcast(_same_in_all_rows(commits, ends))), ROWS, {})
     in_order = rows.repartition("topic", "partition").sortWithinPartitions(*_ORDER)

@@ -164,7 +164,7 @@ def _ends_at(ends: Ends, topic: Ints, at_ms: Ints, size: int) -> tuple[Column, n
     if not len(ends.topic):
         return nothing(len(topic)), np.zeros(len(topic), np.bool_)
     order = sorted_rows(ends.topic, ends.time_ms, ends.end_offset)
-    of, seen_end, seen_ms = (column[order] for column in ends)
+    of, seen_end, seen_ms = ends.topic[order], ends.end_offset[order], ends.time_ms[order]
     # if several ends have one time, the largest counts
     last = np.append((of[1:] != of[:-1]) | (seen_ms[1:] != seen_ms[:-1]), True)
     of, seen_ms, seen_end = of[last], seen_ms[last], seen_end[last]

@@ -190,8 +190,9 @@ INTERVAL: Final = pa.schema(
 CANDIDATE: Final = pa.schema(
     columns(
         f"{_PLACE}, generation int, committed_offset long, commits int, first_ms long, time_ms long, longest_ms long, "
-        "calm_ms long, silence_ms long, beyond_ms long, not_beyond_ms long, known_end long, end_ms long, run_ms long, "
-        "run_commits int, earlier int, runs int, is_last boolean, from_ms long, to_ms long, until_ms long"
+        "calm_ms long, silence_ms long, beyond_ms long, not_beyond_ms long, surely_ms long, end_then long, "
+        "known_end long, end_ms long, run_ms long, run_commits int, earlier int, runs int, is_last boolean, "
+        "from_ms long, to_ms long, until_ms long"
     )
 )
 """A time after a commit, `from_ms` to `to_ms`, in which a partition may have stalled. Also the window of the commit.
@@ -290,6 +291,8 @@ def _candidates(commits: CommitRows, few: Thinned, reach: Reach, windows: Window
             "silence_ms": windows.silence_ms.at(found),
             "beyond_ms": reach.beyond_ms.at(found),
             "not_beyond_ms": reach.not_beyond_ms.at(found),
+            "surely_ms": reach.surely_ms.at(found),
+            "end_then": reach.end_then.at(found),
             "known_end": _known_end(reach, windows).at(found),
             "end_ms": reach.end_ms.at(found),
             "run_ms": known(windows.run_ms[found]),

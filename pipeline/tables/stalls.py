@@ -35,6 +35,7 @@ from muster.pipeline.tables.stall_candidates import (
     SURELY_MS,
     WINDOW,
 )
+from muster.pipeline.tables.stalls_sure import stood_before, surely_waited
 
 REPEATS_MS: Final = 60_000
 """The least length of a stall in which only the same offset of the partition is committed, several times."""
@@ -173,8 +174,8 @@ def _waits(
     A consumer that is too slow reads its partitions in turn. So in the others, too, it reads records that waited for
     about as long as this partition. A consumer that fails in one partition reads the others to their ends. Sometimes
     producers send records late, with their old times, as after a silence. Then no member makes steady progress. But a
-    batch came after its newest record. So records that were unread for SETTLE_MS were there. `own`: the progress of the
-    owner.
+    batch came after its newest record. So records that were unread for SETTLE_MS were there. Soon after a silence, only
+    batches that were sent in time show that. `own`: the progress of the owner.
     """
     from_ms, to_ms = one["from_ms"], one["to_ms"]
     length_ms: int = to_ms - from_ms - silent_ms(silences, from_ms, to_ms)
@@ -191,6 +192,8 @@ def _waits(
     if late and _reads_old(_within(own, since_ms, until_ms), from_ms, silences):
         return True
     if not late and length_ms >= SETTLE_MS and one["known_end"] is not None:
+        return False
+    if late and surely_waited(one, silences):
         return False
     every = [_within(some, since_ms, until_ms) for some in member_commits.values()]
     spans = {at_ms // SPAN_MS for some in every for at_ms, _ in some}
@@ -289,7 +292,9 @@ def is_long(
     usual_ms = max(usual_ms, LONGEST_GAPS * _without(silences, one, one["silence_ms"]))
     if enough and quiet_ms >= max(SETTLE_MS, usual_ms):
         return True
-    return surely_ms >= max(BESIDE_MS, usual_ms) and _others_go_on(one, surely_ms, silences, member_commits)
+    return surely_ms >= max(BESIDE_MS, usual_ms) and (
+        _others_go_on(one, surely_ms, silences, member_commits) or stood_before(one, silences, mean_ms)
+    )
 
 
 def _others_go_on(

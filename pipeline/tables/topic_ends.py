@@ -7,6 +7,7 @@ group reads records before they exist.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ class Ends(NamedTuple):
     topic: Ints
     end_offset: Ints
     time_ms: Ints
+    surely_ms: Column
+    """From when on surely. It is missing if nobody knows whether producers sent these records in time."""
 
 
 class Reach(NamedTuple):
@@ -28,7 +31,9 @@ class Reach(NamedTuple):
     end_then: Column
     """How far the log reached, at least, when the commit was made."""
     beyond_ms: Column
-    """From when on the log surely reached beyond the committed offset. It is missing if no such time is known."""
+    """From when on the log reached beyond the committed offset. It is missing if no such time is known."""
+    surely_ms: Column
+    """The same, but even if producers sent their records late."""
     not_beyond_ms: Column
     """The last time at which the log surely did not reach beyond the committed offset. It is missing if no such time is
     known.
@@ -45,6 +50,7 @@ class Marks(NamedTuple):
     topic: Ints
     end_offset: Ints
     time_ms: Ints
+    surely_ms: Column
     below_ms: Column
     """The last time at which the end of the log was known to be lower."""
 
@@ -52,11 +58,11 @@ class Marks(NamedTuple):
 def marks_of(ends: Ends) -> Marks:
     """The distinct ends, sorted by partition and offset, each with the first time at which it was seen."""
     upwards = sorted_rows(ends.topic, ends.end_offset, ends.time_ms)
-    topic, end_offset, time_ms = (column[upwards] for column in ends)
+    topic, end_offset, time_ms = ends.topic[upwards], ends.end_offset[upwards], ends.time_ms[upwards]
     each = Parts(begins(known(topic), known(end_offset)))
     first, last = each.starts, each.last[each.starts] if len(topic) else each.starts
     below = Parts(begins(known(topic[first]))).before(known(time_ms[last]))
-    return Marks(topic[first], end_offset[first], time_ms[first], below)
+    return Marks(topic[first], end_offset[first], time_ms[first], ends.surely_ms.at(upwards).at(first), below)
 
 
 def latest_of(marks: Marks, topics: int) -> tuple[Column, Column]:
@@ -84,12 +90,19 @@ def with_ends(topic: Ints, time_ms: Ints, offset: Ints, marks: Marks) -> Reach:
     reached = _reached(both, times, offsets, is_commit)[len(marks.topic) :]
     # a commit beyond the end proves nothing: the log was created again, or somebody set the offset by hand
     proven = Column(times, latest.valid[both] & (offsets <= latest.values[both]))
-    above_ms, next_mark = _above(both, offsets, proven, np.where(is_commit, -1, np.arange(len(both))))
-    above_ms = above_ms.at(np.arange(len(marks.topic), len(both)))
+    surely = Column(
+        np.concatenate((marks.surely_ms.values, time_ms)),
+        np.concatenate((marks.surely_ms.valid, proven.valid[len(marks.topic) :])),
+    )
+    (above_ms, surely_ms), next_mark = _above(
+        both, offsets, (proven, surely), np.where(is_commit, -1, np.arange(len(both)))
+    )
+    own = np.arange(len(marks.topic), len(both))
     next_mark = next_mark[len(marks.topic) :]
     return Reach(
         Column(np.minimum(reached, end_offset.values), end_offset.valid),
-        above_ms.where(end_offset.valid),
+        above_ms.at(own).where(end_offset.valid),
+        surely_ms.at(own).where(end_offset.valid),
         marks.below_ms.at(np.maximum(next_mark, 0), next_mark >= 0),
         end_offset,
         end_ms,
@@ -104,20 +117,24 @@ def _reached(topic: Ints, times: Ints, offsets: Ints, is_commit: np.ndarray) -> 
     return found
 
 
-def _above(topic: Ints, offsets: Ints, proven: Column, mark: Ints) -> tuple[Column, Ints]:
-    """The first time that proves a higher offset in the partition, and the lowest mark above (-1: none)."""
+def _above(topic: Ints, offsets: Ints, proofs: Sequence[Column], mark: Ints) -> tuple[list[Column], Ints]:
+    """The first time that proves a higher offset in the partition, and the lowest mark above (-1: none).
+
+    `proofs`: for each kind of proof, the times of all rows.
+    """
     # the largest and the smallest long have no neighbours
     height = np.clip(offsets, 1 - LARGEST, LARGEST - 1)
     downwards = sorted_rows(topic, -height)
     parts = Parts(begins(known(topic[downwards])))
     level = Parts(begins(known(topic[downwards]), known(height[downwards])))
-    least = parts.min_so_far(proven.at(downwards))
     lowest, is_there = parts.latest(mark[downwards] >= 0)
     # the rows with one offset use the values of all rows with higher offsets
     higher = np.maximum(level.first - 1, 0)
     has_higher = level.first > parts.first
-    above, next_mark = nothing(len(topic)), np.full(len(topic), -1, np.int64)
-    found = least.at(higher, has_higher)
-    above.values[downwards], above.valid[downwards] = found.values, found.valid
+    every, next_mark = [], np.full(len(topic), -1, np.int64)
+    for proven in proofs:
+        above, found = nothing(len(topic)), parts.min_so_far(proven.at(downwards)).at(higher, has_higher)
+        above.values[downwards], above.valid[downwards] = found.values, found.valid
+        every.append(above)
     next_mark[downwards] = np.where(has_higher & is_there[higher], mark[downwards][lowest[higher]], -1)
-    return above, next_mark
+    return every, next_mark

@@ -150,7 +150,8 @@ def _timed(
     rows, ends = log.rows, log.ends
     for name in TIMES:
         rows = rows.set_column(rows.schema.get_field_index(name), name, moved(rows[name]))
-    ends = ends.set_column(ends.schema.get_field_index("time_ms"), "time_ms", moved(ends["time_ms"]))
+    for name in ("time_ms", "surely_ms"):
+        ends = ends.set_column(ends.schema.get_field_index(name), name, moved(ends[name]))
     return log._replace(rows=rows, ends=ends, truth=[_line_at(line, of_truth) for line in log.truth])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from muster.coordinator.log import batches
 from muster.pipeline.sources.cluster import ClusterError
-from muster.pipeline.sources.ends import STEPS, Reach, Row, history_times, rows_of_ends
+from muster.pipeline.sources.ends import STEPS, Reach, history_times, rows_of_ends
 from muster.pipeline.sources.live_topics import ends_of_cluster, reach_of_cluster
 from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.topics import WHOLE_BYTES, ends_of_path, reach_of_path
@@ -43,9 +43,10 @@ def times_of(segment: Path, *entries: tuple[int, int], reserved: int = 0) -> Non
     segment.with_suffix(".timeindex").write_bytes(data + bytes(reserved))
 
 
-def rows(path: Path, between: tuple[int, int] | None = None, until_ms: int | None = None) -> list[Row]:
+def rows(path: Path, between: tuple[int, int] | None = None, until_ms: int | None = None) -> list[tuple[object, ...]]:
+    """The rows without the column `surely_ms`."""
     found = ends_of_path(reach_of_path(str(path)), between, until_ms)
-    return [] if found is None else [tuple(row.values()) for row in found.to_pylist()]
+    return [] if found is None else [tuple(row.values())[:-1] for row in found.to_pylist()]
 
 
 def ends(path: Path) -> dict[tuple[str, int], int]:
@@ -116,6 +117,15 @@ def test_a_batch_came_after_its_newest_record(tmp_path: Path) -> None:
     write(tmp_path, "t-0", 0, batch(0, 7, 900), bytes(late))
     assert rows(tmp_path, (0, 6_000)) == [
         ("t", 0, 0, 0), *(("t", 0, 7, time_ms) for time_ms in range(1_000, 5_001, 1_000)), ("t", 0, 11, 5_000)
+    ]  # fmt: skip
+
+
+def test_small_batches_say_since_when_their_records_were_surely_there(tmp_path: Path) -> None:
+    write(tmp_path, "t-0", 0, *(batch(5 * number, 5, 1_000 * number + 500) for number in range(5)))
+    found = ends_of_path(reach_of_path(str(tmp_path)), (0, 4_000))
+    assert found is not None
+    assert [tuple(row.values())[2:] for row in found.to_pylist()] == [
+        (0, 0, None), (5, 1_000, 1_500), (10, 2_000, 2_500), (15, 3_000, 3_500), (20, 4_000, 4_500), (25, 4_500, None)
     ]  # fmt: skip
 
 
@@ -218,7 +228,7 @@ def test_what_was_looked_up_is_not_asked_for_again(live: Live) -> None:
     known = {before: {(topic, 0): 3}, 5: {(topic, 0): 1}}
     found = ends_of_cluster(live.client, reach, between, known=known)
     assert found is not None
-    assert {"topic": topic, "partition": 0, "end_offset": 3, "time_ms": before} in found.to_pylist()
+    assert {"topic": topic, "partition": 0, "end_offset": 3, "time_ms": before, "surely_ms": None} in found.to_pylist()
     # times that are no longer wanted are forgotten
     assert 5 not in known
     assert {offset for then_ms, one in known.items() if then_ms < before for offset in one.values()} == {0}

@@ -20,11 +20,9 @@ def table_of(engine: Engine, name: str, rows: Iterable[Mapping[str, Any]]) -> Da
 
 
 def ends_of(engine: Engine, *rows: tuple[str, int, int, float]) -> DataFrame:
-    """Ends of logs: topic, partition, end offset, and since when, in seconds since START_MS."""
-    found = [
-        dict(zip(ENDS.names, (topic, partition, end, ms(at_s)), strict=True)) for topic, partition, end, at_s in rows
-    ]
-    return engine.frame(pa.Table.from_pylist(found, ENDS))
+    """Ends of logs: topic, partition, end offset, and since when, in seconds since START_MS. Producers may be late."""
+    found = [(topic, partition, end, ms(at_s), None) for topic, partition, end, at_s in rows]
+    return engine.frame(pa.Table.from_pylist([dict(zip(ENDS.names, row, strict=True)) for row in found], ENDS))
 
 
 def ms(at_s: float) -> int:

@@ -328,8 +328,8 @@ _CANDIDATE = {
     "group": "g", "log_partition": 0, "topic": "t", "partition": 0, "member_id": "m", "client_id": "c",
     "generation": 1, "committed_offset": 100, "commits": 10, "first_ms": 955_000, "time_ms": 1_000_000,
     "longest_ms": 5_000, "calm_ms": 5_000, "silence_ms": 5_000, "beyond_ms": 1_000_000, "not_beyond_ms": 999_000,
-    "known_end": 500, "end_ms": 1_125_000, "run_ms": 1_000_000, "run_commits": 1, "is_last": False,
-    "from_ms": 1_000_000, "to_ms": 1_150_000, "until_ms": 3_000_000,
+    "surely_ms": None, "end_then": 101, "known_end": 500, "end_ms": 1_125_000, "run_ms": 1_000_000, "run_commits": 1,
+    "is_last": False, "from_ms": 1_000_000, "to_ms": 1_150_000, "until_ms": 3_000_000,
 }  # fmt: skip
 """A partition without a commit for 150 s, with unread records."""
 
@@ -352,6 +352,41 @@ def test_a_partition_does_not_stall_while_records_come_late() -> None:
     after = [Silence(900_000, 999_000, 5)]
     assert list(stalls_of([], [_CANDIDATE | {"to_ms": 1_150_000}], {}, None, after)) == []
     assert list(stalls_of([], [_CANDIDATE | {"to_ms": 1_300_000}], {}, None, after)) != []
+
+
+@pytest.mark.parametrize(
+    ("facts", "status"),
+    [
+        ({"surely_ms": 1_000_500}, ["STOP"]),
+        ({}, []),
+        ({"surely_ms": 1_085_000}, []),
+        ({"surely_ms": 1_000_500, "end_then": 145}, []),
+        ({"surely_ms": 1_000_500, "to_ms": 1_208_000}, []),
+        ({"surely_ms": 1_012_000}, []),
+    ],
+)
+def test_a_member_that_hangs_before_and_after_a_silence_stalls_if_records_were_sent_in_time(
+    facts: dict[str, int], status: list[str]
+) -> None:
+    """It kept up, and was silent for 20 s. Then the broker was away for 100 s. The member commits again after 110 s.
+
+    No member of its group does so earlier. Nobody knows whether records came in time; or they came late; or it may
+    read a large batch; or members may not be back yet; or it was not silent for long before.
+    """
+    away = [Silence(1_020_000, 1_120_000, 5)]
+    one = _CANDIDATE | {"to_ms": 1_230_000} | facts
+    owned = {("t", 0): [(800_000, None, "m")]}
+    assert [row["status"] for row in stalls_of([], [one], {}, owned, away)] == status
+
+
+@pytest.mark.parametrize(("surely_ms", "status"), [(1_003_000, ["STOP"]), (None, [])])
+def test_all_members_hang_soon_after_a_silence_if_records_were_sent_in_time(
+    surely_ms: int | None, status: list[str]
+) -> None:
+    """Nobody makes progress for 115 s. The broker was back 50 s before."""
+    away = [Silence(800_000, 950_000, 5)]
+    one = _CANDIDATE | {"surely_ms": surely_ms, "to_ms": 1_115_000}
+    assert [row["status"] for row in stalls_of([], [one], {}, None, away)] == status
 
 
 @pytest.mark.parametrize(("step_ms", "status"), [(5_000, ["STOP"]), (15_000, [])])
