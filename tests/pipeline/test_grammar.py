@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from tests.pipeline.recording.brokers import coordinators, hit_by
+from tests.pipeline.recording.cast import KAFKAJS
 from tests.pipeline.recording.grammar import (
     FRANZ,
     FRANZ_FROM,
@@ -19,9 +21,9 @@ from tests.pipeline.recording.grammar import (
     TRUE_DECKS,
     TRUE_FROM,
     TRUE_TROUBLES,
-    cast,
-    libraries_in_go,
 )
+from tests.pipeline.recording.grammar_wide import ANY, DECKS, WIDE_FROM, cast, programs_of
+from tests.pipeline.recording.grammar_wide import TROUBLES as WIDE_TROUBLES
 from tests.pipeline.recording.record import options_of
 from tests.pipeline.recording.scripts import Part
 
@@ -59,8 +61,8 @@ def test_later_seeds_have_more_happenings_and_members_of_franz_go() -> None:
     of_franz = [part for part in parts if part.options.get("client") == FRANZ]
     assert of_franz
     assert all(part.options.get("protocol") != "consumer" for part in of_franz)
-    assert not any(map(libraries_in_go, SEEDS))
-    assert any(map(libraries_in_go, later))
+    assert not any(programs_of(cast(seed)) for seed in SEEDS)
+    assert any(programs_of(cast(seed)) for seed in later)
 
 
 def test_the_latest_seeds_have_what_only_looks_like_a_stall_and_members_of_sarama() -> None:
@@ -70,7 +72,7 @@ def test_the_latest_seeds_have_what_only_looks_like_a_stall_and_members_of_saram
     of_sarama = [part for part in parts if part.options.get("client") == SARAMA]
     assert of_sarama
     assert not {part.name for part in of_sarama} & {"skips", "skips-ahead", "rewinds", "slow-polls"}
-    assert {FRANZ, SARAMA} == {client for seed in latest for client in libraries_in_go(seed)}
+    assert {FRANZ, SARAMA} == {client for seed in latest for client in programs_of(cast(seed))}
 
 
 def test_three_rare_recordings_have_all_rare_happenings() -> None:
@@ -95,6 +97,31 @@ def test_from_200_on_each_recording_has_stalls_skips_and_groups_that_are_too_slo
     assert {one["batch_s"] for one in options} == {0.5, 5.0, 15.0}
     assert {one["same_name"] for one in options} == {False, True}
     assert all(min(part.options.get("partitions", (4,))) >= 3 for one in some for part in one.parts)
+
+
+def test_from_220_on_recordings_have_three_brokers_transactions_and_every_library() -> None:
+    some = [cast(seed) for seed in range(WIDE_FROM, WIDE_FROM + 6)]
+    assert {(one.trouble, one.begins) for one in some} == set(WIDE_TROUBLES)
+    for one in some:
+        names = [part.name for part in one.parts]
+        assert len(names) == len(set(names))
+        assert all(sum(name in {part.name for part in deck} for name in names) >= count for deck, count in DECKS)
+    options = [options_of(part, number, random.Random(part.name)) for one in some
+               for number, part in enumerate(one.parts)]  # fmt: skip
+    assert {one["client"] for one in options} == {*ANY, KAFKAJS}
+    assert {one["names"] for one in options if "names" in one} == {"numbers", "pods", "streams", "connect"}
+    transactional = [one for one in options if one["commits"] == "transactions"]
+    assert transactional
+    assert {one["client"] for one in (*transactional, *(one for one in options if one["protocol"] == "consumer"))} <= {
+        "java",
+        "confluent",
+    }
+
+
+def test_the_broker_with_most_groups_is_away() -> None:
+    coordinated = coordinators(["a", "b", "c"], {0: 3, 1: 1, 2: 1})
+    assert coordinated == {"a": 1, "b": 1, "c": 3}  # the hashes are 97 to 99
+    assert hit_by(coordinated) == (1, ["a", "b"])
 
 
 def test_all_libraries_are_drawn_and_consumer_groups_only_with_those_that_have_them() -> None:

@@ -1,5 +1,5 @@
 // One consumer process of a recording (record.py) by Kafka's own library: told on stdin and telling on stdout what member.py is and
-// tells. Arguments: commits (auto or hand), commit interval in ms, by how many records it goes back when it is given partitions,
+// tells. Arguments: commits (auto, hand or transactions), commit interval in ms, by how many records it goes back when it is given partitions,
 // topics with commas, records a second at most (0: no limit), property=value ...
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -18,13 +18,17 @@ import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
+import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 public class RecordedMember implements ConsumerRebalanceListener {
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final boolean byHand;
+    private final Properties ofWriter;
+    private KafkaProducer<byte[], byte[]> writer;
     private final boolean isConsumerProtocol;
     private final long rewinds;
     private long rate;
@@ -33,7 +37,8 @@ public class RecordedMember implements ConsumerRebalanceListener {
     private final Set<Integer> silent = new HashSet<>();
 
     RecordedMember(String commits, long rewinds, List<String> topics, long rate, Properties properties) {
-        byHand = commits.equals("hand");
+        byHand = !commits.equals("auto");
+        ofWriter = commits.equals("transactions") ? ofWriter(properties) : null;
         this.rewinds = rewinds;
         this.rate = rate;
         consumer = new KafkaConsumer<>(properties);
@@ -47,6 +52,35 @@ public class RecordedMember implements ConsumerRebalanceListener {
         if (!first.startsWith("^")) consumer.subscribe(topics, this);
         else if (isConsumerProtocol) consumer.subscribe(new SubscriptionPattern(first), this);
         else consumer.subscribe(Pattern.compile(first), this);
+    }
+
+    /** The producer of an exactly-once application: it commits offsets in transactions. */
+    private static Properties ofWriter(Properties properties) {
+        Properties found = new Properties();
+        found.put("bootstrap.servers", properties.get("bootstrap.servers"));
+        found.put("transactional.id", properties.get("client.id"));
+        found.put("key.serializer", ByteArraySerializer.class.getName());
+        found.put("value.serializer", ByteArraySerializer.class.getName());
+        found.put("max.block.ms", "10000");
+        found.put("buffer.memory", "1000000");
+        return found;
+    }
+
+    /** After an error, the next producer ends what this one has begun. */
+    private void write(Map<TopicPartition, OffsetAndMetadata> wanted) {
+        try {
+            if (writer == null) {
+                writer = new KafkaProducer<>(ofWriter);
+                writer.initTransactions();
+            }
+            writer.beginTransaction();
+            writer.sendOffsetsToTransaction(wanted, consumer.groupMetadata());
+            writer.commitTransaction();
+        } catch (KafkaException error) {
+            if (writer != null) writer.close(Duration.ZERO);
+            writer = null;
+            throw error;
+        }
     }
 
     private static synchronized void tell(String what, String more) {
@@ -91,7 +125,8 @@ public class RecordedMember implements ConsumerRebalanceListener {
                 wanted.put(one, new OffsetAndMetadata(at.get(one)));
             }
             if (wanted.isEmpty()) return;
-            consumer.commitSync(wanted);
+            if (ofWriter == null) consumer.commitSync(wanted);
+            else write(wanted);
             tell("committed", places(at));
         } catch (KafkaException later) {
             // a rebalance is under way

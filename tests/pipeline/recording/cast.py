@@ -6,16 +6,18 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, TextIO
+from uuid import NAMESPACE_OID, uuid5
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
@@ -60,8 +62,8 @@ class Stage:
 
     bootstrap: str
     class_path: str
-    programs: Mapping[str, str]
-    """The programs of the members by libraries in Go that are needed."""
+    programs: Mapping[str, Sequence[str]]
+    """The commands of the members by libraries in Go or JavaScript that are needed."""
     journal: Journal
     truth: Journal
     errors: Any
@@ -78,6 +80,10 @@ class Stage:
     """Topics whose partitions get records in this share of the seconds only."""
     present: threading.Event = field(default_factory=threading.Event)
     """Whether the broker is there."""
+    apart: dict[str, threading.Event] = field(default_factory=dict)
+    """Groups whose own coordinator was away: whether it is there."""
+    replicas: int = 1
+    """How many brokers have each partition."""
 
     def __post_init__(self) -> None:
         self.present.set()
@@ -95,11 +101,36 @@ GO: Final = {"franz-go": "franz", "sarama": "sarama"}
 """The libraries in Go, and the folders of their members."""
 
 
-def built(directory: Path, client: str) -> str:
-    """The program of a member by a library in Go, which is built into `directory`."""
+KAFKAJS: Final = "kafkajs"
+"""The library in JavaScript, and the folder of its member."""
+PROGRAMS: Final = (*GO, KAFKAJS)
+"""The libraries whose members are programs that are built first."""
+
+
+def built(directory: Path, client: str) -> list[str]:
+    """The command of a member by a library in Go or JavaScript, which is built into `directory`."""
+    if client == KAFKAJS:
+        folder = directory / KAFKAJS
+        shutil.copytree(Path(__file__).with_name(KAFKAJS), folder)
+        subprocess.run(["npm", "install", "--silent", "--no-audit", "--ignore-scripts"], check=True, cwd=folder)
+        return ["node", str(folder / "member.js")]
     program = directory / f"{GO[client]}-member"
     subprocess.run(["go", "build", "-o", program, "."], check=True, cwd=Path(__file__).with_name(GO[client]))
-    return str(program)
+    return [str(program)]
+
+
+def _pod(name: str, number: int) -> str:
+    chance = random.Random(f"{name}:{number}")
+    return f"{name}-{number:x}c9d8f6b5-{''.join(chance.choices('bcdfghjklmnpqrstvwxz2456789', k=5))}"
+
+
+NAMES: Final[Mapping[str, Callable[[str, int], str]]] = {
+    "numbers": lambda name, number: f"{name}-{number}",
+    "connect": lambda name, number: f"connector-consumer-{name}-{number - 1}",
+    "streams": lambda name, number: f"{name}-{uuid5(NAMESPACE_OID, f'{name}:{number}')}-StreamThread-1-consumer",
+    "pods": _pod,
+}
+"""How the members of a group are called: by numbers, as tasks of Kafka Connect, as threads of Streams, or as pods."""
 
 
 class Process:
@@ -132,8 +163,8 @@ class Process:
         self.note("starts")
         if self.settings.client == "java":
             self._start_java()
-        elif self.settings.client in GO:
-            self._start_program([self.stage.programs[self.settings.client], json.dumps(self.settings._asdict())])
+        elif self.settings.client in PROGRAMS:
+            self._start_program([*self.stage.programs[self.settings.client], json.dumps(self.settings._asdict())])
         else:
             self._start_python()
 
@@ -269,13 +300,21 @@ class Group:
 
     def name_of(self, number: int) -> str:
         """The client id of one of its processes: all have one, if nobody has given them names."""
-        return f"{self.name}-app" if self.options.get("same_name") else f"{self.name}-{number}"
+        if self.options.get("same_name"):
+            return f"{self.name}-app"
+        return NAMES[self.options.get("names", "numbers")](self.name, number)
+
+    @property
+    def present(self) -> threading.Event:
+        """Whether its coordinator is there."""
+        return self.stage.apart.get(self.name, self.stage.present)
 
     def settings(self, number: int, **more: Any) -> Settings:
         """The settings of one of its processes."""
         client_id = self.name_of(number)
         options = {**self.options, **more}
         options.pop("same_name", None)
+        options.pop("names", None)
         is_static = options.pop("static", False)
         if options["protocol"] == "consumer":
             options["assignor"] = options.pop("server_assignor", "uniform")
@@ -319,8 +358,8 @@ class Group:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             time.sleep(0.1)
-            if not self.stage.present.is_set():
-                self.stage.present.wait()
+            if not self.present.is_set():
+                self.present.wait()
                 deadline = time.monotonic() + PATIENCE_S
             some = [self.processes[number] for number in self.running]
             held = sum(len(one.assigned or ()) for one in some)
@@ -332,8 +371,8 @@ class Group:
     def rest(self, least: float, most: float) -> None:
         """Let the group work for a while."""
         time.sleep(self.random.uniform(least, most))
-        if not self.stage.present.is_set():
-            self.stage.present.wait()
+        if not self.present.is_set():
+            self.present.wait()
             time.sleep(self.random.uniform(0, 30))  # nobody acts just when the broker is back
 
     def work(self, least: float, most: float) -> None:
@@ -342,16 +381,16 @@ class Group:
         while left > 0:
             time.sleep(0.5)
             left -= 0.5
-            if not self.stage.present.is_set():
-                self.stage.present.wait()
+            if not self.present.is_set():
+                self.present.wait()
                 left += BACK_S
 
     def until_away(self, most: float) -> bool:
         """Wait until the broker is away, at most for so long. It returns whether the broker is away."""
         deadline = time.monotonic() + most
-        while self.stage.present.is_set() and time.monotonic() < deadline:
+        while self.present.is_set() and time.monotonic() < deadline:
             time.sleep(0.5)
-        return not self.stage.present.is_set()
+        return not self.present.is_set()
 
     def episode(self, what: str, since_ms: int, members: Iterable[int] = (), **more: object) -> None:
         """Write an episode that lasted from then until now to the truth."""
@@ -381,7 +420,7 @@ class Group:
     @property
     def _admin(self) -> AdminClient:
         """What asks the broker to change something, once it is there: librdkafka fails badly if it is not."""
-        self.stage.present.wait()
+        self.present.wait()
         return self.stage.admin
 
     def reset(self, to: Mapping[int, int]) -> None:
@@ -441,13 +480,13 @@ class Group:
         time.sleep(2)  # the producer has sent its records
         self._admin.delete_topics([self.topic])[self.topic].result(30)
         time.sleep(5)
-        make_topics(self._admin, {self.topic: self.partitions})
+        make_topics(self._admin, {self.topic: self.partitions}, self.stage.replicas)
         self.stage.quiet.discard(self.topic)
         self.stage.journal.write(group=self.name, at=now_ms(), what="recreated", by="tool", topic=self.topic)
 
     def new_topic(self, name: str, partitions: int) -> None:
         """Create one more topic."""
-        make_topics(self._admin, {name: partitions})
+        make_topics(self._admin, {name: partitions}, self.stage.replicas)
         self.stage.topics[name] = partitions
         self.stage.journal.write(group=self.name, at=now_ms(), what="new_topic", by="tool", topic=name)
 
@@ -467,9 +506,9 @@ class Group:
         self.stage.journal.write(group=self.name, at=now_ms(), what="deleted", by="tool")
 
 
-def make_topics(admin: AdminClient, topics: Mapping[str, int]) -> None:
+def make_topics(admin: AdminClient, topics: Mapping[str, int], replicas: int = 1) -> None:
     """Create topics."""
-    for future in admin.create_topics([NewTopic(*one, 1) for one in topics.items()]).values():
+    for future in admin.create_topics([NewTopic(*one, replicas) for one in topics.items()]).values():
         future.result(30)
 
 

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 from tests.pipeline.recording import scripts, scripts_epochs, scripts_harm, scripts_rare, scripts_seems, scripts_still
 from tests.pipeline.recording import scripts_drawn as drawn
-from tests.pipeline.recording.cast import GO
 from tests.pipeline.recording.scripts import Part
 
 _SHORT: Final = {"session_ms": (6_000, 10_000)}
@@ -208,6 +207,8 @@ class Cast(NamedTuple):
     trouble: str
     after_s: float
     """When the trouble begins."""
+    begins: str | None = None
+    """How the log begins in mid-life (`brokers`); None: it is whole."""
 
 
 def cast(seed: int) -> Cast:
@@ -285,9 +286,3 @@ def _with_sarama(part: Part, chance: random.Random) -> Part:
     if not is_able or chance.random() >= SARAMA_SHARE:
         return part
     return Part(part.name, part.play, {**options, "client": SARAMA})
-
-
-def libraries_in_go(seed: int) -> list[str]:
-    """The libraries in Go by which a member may play in the recording with this number."""
-    wanted = [part.options.get("client", ()) for part in cast(seed).parts]
-    return [client for client in GO if any(client == one or client in one for one in wanted)]

@@ -40,6 +40,8 @@ with warnings.catch_warnings():
 
 TURN_S: Final = 0.1
 """How long it waits for records before it reads its next command."""
+WRITER_S: Final = 10.0
+"""How long it waits for each step of a transaction."""
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -60,7 +62,9 @@ class Settings(NamedTuple):
     heartbeat_ms: int
     commit_ms: int
     commits: str
-    """auto: the client's own commits; hand: every offset by hand, also when partitions are given up."""
+    """auto: the client's own commits; hand: every offset by hand, also when partitions are given up; transactions: as
+    by hand, but a producer commits (confluent and Java).
+    """
     max_poll_ms: int
     rewinds: int = 0
     """The member goes back by this number of records whenever it gets partitions."""
@@ -76,6 +80,11 @@ class Settings(NamedTuple):
     """How often it looks for topics that have grown or are new."""
     batch_s: float = 0.5
     """With a rate: it reads the records of so many seconds at once, and polls again when it has processed them."""
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether the process commits, and not its client library."""
+        return self.commits != "auto"
 
     @property
     def at_once(self) -> int | None:
@@ -120,6 +129,7 @@ class Confluent:
     def __init__(self, settings: Settings, tell: Tell) -> None:
         self._settings, self._tell = settings, tell
         self._revoke: Callable[[], None] = lambda: None
+        self._writer = _Writer(settings) if settings.commits == "transactions" else None
         self._is_incremental = "coop" in settings.assignor or settings.protocol == "consumer"
         instance = {} if settings.instance_id is None else {"group.instance.id": settings.instance_id}
         self._consumer = confluent_kafka.Consumer(
@@ -165,10 +175,9 @@ class Confluent:
         self._tell("assigned", partitions=[one.partition for one in partitions])
 
     def _revoked(self, consumer: Any, partitions: list[Any]) -> None:
-        if self._settings.commits == "hand" and partitions:
+        if self._settings.by_hand and partitions:
             with suppress(confluent_kafka.KafkaException):
-                places = [one for one in consumer.position(partitions) if one.offset >= 0]
-                consumer.commit(offsets=places, asynchronous=False)
+                self._commit([one for one in consumer.position(partitions) if one.offset >= 0])
         self._tell("revoked", partitions=[one.partition for one in partitions])
 
     def _lost(self, consumer: Any, partitions: list[Any]) -> None:
@@ -182,7 +191,13 @@ class Confluent:
         return {(one.topic, one.partition): one.offset for one in at if one.offset >= 0}
 
     async def commit(self, places: Mapping[Place, int]) -> None:
-        self._consumer.commit(offsets=[_place(*one) for one in places.items()], asynchronous=False)
+        self._commit([_place(*one) for one in places.items()])
+
+    def _commit(self, places: list[Any]) -> None:
+        if self._writer is None:
+            self._consumer.commit(offsets=places, asynchronous=False)
+        elif places:
+            self._writer.commit(places, self._consumer.consumer_group_metadata())
 
     async def seek(self, places: Mapping[Place, int]) -> None:
         for one in places.items():
@@ -193,6 +208,27 @@ class Confluent:
 
     async def close(self) -> None:
         self._consumer.close()
+
+
+class _Writer:
+    """The producer of an exactly-once application: it commits offsets in transactions."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._names = {"bootstrap.servers": settings.bootstrap, "transactional.id": settings.client_id}
+        self._producer: Any = None
+
+    def commit(self, places: list[Any], member: Any) -> None:
+        """Commit in one transaction. After an error, the next producer ends what this one has begun."""
+        try:
+            if self._producer is None:
+                self._producer = confluent_kafka.Producer({**self._names, "log_level": 2})
+                self._producer.init_transactions(WRITER_S)
+            self._producer.begin_transaction()
+            self._producer.send_offsets_to_transaction(places, member, WRITER_S)
+            self._producer.commit_transaction(WRITER_S)
+        except confluent_kafka.KafkaException:
+            self._producer = None
+            raise
 
 
 def _protocol(settings: Settings) -> dict[str, Any]:
@@ -243,7 +279,7 @@ class KafkaPython(AsyncConsumerRebalanceListener):
         self._consumer.subscribe(topics, listener=self)
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        if self._settings.commits == "hand" and revoked:
+        if self._settings.by_hand and revoked:
             with suppress(kafka.errors.KafkaError):
                 offsets = self._consumer._subscription.all_consumed_offsets()
                 await self._consumer._coordinator._commit_offsets_sync_async(offsets, 5_000)
@@ -319,7 +355,7 @@ class Aiokafka(ConsumerRebalanceListener):
         self._consumer.subscribe(topics, listener=self)
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        if self._settings.commits == "hand" and revoked:
+        if self._settings.by_hand and revoked:
             with suppress(aiokafka.errors.KafkaError):
                 await self.commit(await self.places())
         self._tell("revoked", partitions=[one.partition for one in revoked])
@@ -427,7 +463,7 @@ class _Life:
                 await asyncio.sleep(read / self._rate)
 
     async def _stop(self) -> None:
-        if self._settings.commits == "hand":
+        if self._settings.by_hand:
             with suppress(*_ERRORS):
                 await self._commit()
         self._tell("leaving")
@@ -435,7 +471,7 @@ class _Life:
         self._tell("left")
 
     async def _commit_when_due(self) -> None:
-        if self._settings.commits == "hand" and time.monotonic() >= self._due:
+        if self._settings.by_hand and time.monotonic() >= self._due:
             self._due = time.monotonic() + self._settings.commit_ms / 1000
             with suppress(*_ERRORS):
                 await self._commit()
@@ -473,7 +509,7 @@ class _Life:
         places = await self._library.places()
         new = {place: max(at - records, 0) for place, at in places.items() if not only or place[1] in only}
         await self._library.seek(new)
-        if self._settings.commits == "hand":
+        if self._settings.by_hand:
             await self._library.commit(new)
         self._tell("back", places=[[*place, at] for place, at in new.items()])
 

@@ -11,27 +11,30 @@ what was done to it); `--keep` packs them. It takes two cores for some five minu
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
-import signal
 import tarfile
 import threading
 import time
 import traceback
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient
 
+from tests.pipeline.recording import brokers
+from tests.pipeline.recording.brokers import CUT, compact, cut
 from tests.pipeline.recording.cast import FORKS, Group, Journal, Stage, built, compiled, feed, make_topics, now_ms
-from tests.pipeline.recording.grammar import UNTOUCHED, Cast, libraries_in_go
-from tests.pipeline.recording.grammar import cast as drawn
+from tests.pipeline.recording.grammar import Cast
+from tests.pipeline.recording.grammar_wide import cast as drawn
+from tests.pipeline.recording.grammar_wide import programs_of
 from tests.pipeline.recording.scripts import CAST, Part, together
 from tests.pipeline.recording.scripts_epochs import EPOCH_CAST, mixed, upgraded
+from tests.pipeline.recording.troubles import in_the_midst, trouble
 from tests.pipeline.recording.truths import write
-from tests.support.servers import KafkaServer
+from tests.support.servers import KafkaCluster, KafkaServer
 
 CLIENTS: Final = ("aiokafka", "confluent", "java", "kafka-python")
 SESSIONS_MS: Final = (6_000, 10_000, 10_000, 45_000)
@@ -40,13 +43,8 @@ COMMITS_MS: Final = (500, 1_000, 1_000, 2_000, 5_000)
 EPOCH_CLIENTS: Final = ("confluent", "java", "confluent")
 EPOCH_SESSIONS_MS: Final = (10_000, 45_000, 45_000)
 EPOCH_HEARTBEAT_MS: Final = 5_000
-FROZEN_S: Final = 14.0
 CASTS: Final = {"classic": CAST, "consumer": EPOCH_CAST}
 DRAWN: Final = "drawn"
-AWAY_S: Final = 120.0
-SHORT_S: Final = 45.0
-NODE_S: Final = 50.0
-"""So long after a node was lost, its members start on another one."""
 START_S: Final = 600.0
 """On a busy machine the broker starts within this time."""
 CONSUMER_SESSION_MS: Final = 45_000
@@ -84,6 +82,7 @@ def options_of(part: Part, number: int, chance: random.Random) -> dict[str, Any]
         "max_poll_ms": drawn("max_poll_ms", 300_000), "rewinds": drawn("rewinds", 0),
         "batch_s": drawn("batch_s", 0.5), "same_name": drawn("same_name", False),
         "static": drawn("static", False), "protocol": protocol, "metadata_ms": drawn("metadata_ms", 300_000),
+        **({"names": drawn("names")} if "names" in part.options else {}),
         **({"server_assignor": chance.choice(("uniform", "uniform", "range"))} if knows_epochs(part) else {}),
     }  # fmt: skip
 
@@ -93,33 +92,9 @@ def knows_epochs(part: Part) -> bool:
     return part.options.get("protocol") == "consumer" or part.play in (upgraded, mixed)
 
 
-def trouble(kind: str, cast: list[Group], server: KafkaServer, stage: Stage) -> None:
-    """Cause trouble that no group has caused, and that hits several at the same moment."""
-    begun = now_ms()
-    # a consumer that is no member is not affected
-    hit = [group for group in cast if len(group.running) > 1 and not group.name.startswith(("twice", "stranger"))]
-    if kind == "restart":
-        server.stop()
-        server.start()
-    else:
-        pids = [server.pid]
-        if kind == "hosts":
-            pids = [group.processes[number].pid for group in hit for number in group.running]
-        for number in (signal.SIGSTOP, signal.SIGCONT):
-            for pid in pids:
-                with suppress(ProcessLookupError):  # some end by themselves
-                    os.kill(pid, number)
-            time.sleep(FROZEN_S if number == signal.SIGSTOP else 0)
-    time.sleep(30)
-    names = [group.name for group in hit]
-    line = {"kind": "episode", "group": None, "what": "trouble", "how": kind, "members": [], "groups": names}
-    stage.truth.write(**line, **{"from": begun}, until=now_ms())
-
-
-def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: list[Group]) -> None:
+def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: list[Group], scene: Cast | None) -> None:
     """Play all groups, from the beginning to the end; `cast` gets them, so that no group outlives a failure."""
     chance = random.Random(options.seed)
-    scene = drawn(options.seed) if options.cast == DRAWN else None
     parts = CASTS[options.cast] if scene is None else scene.parts
     first = chance.randrange(len(CLIENTS))
     topics = stage.topics
@@ -130,7 +105,7 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: l
         if part.name in ("given-up", "two-topics") or part.options.get("second_topic"):
             topics[f"{name}-2"] = partitions
         cast.append(Group(stage, name, own, name, partitions, options_of(part, first + number, own)))
-    make_topics(stage.admin, topics)
+    make_topics(stage.admin, topics, stage.replicas)
     for part, group in zip(parts, cast, strict=True):
         if knows_epochs(part):
             _configure(group)
@@ -140,8 +115,10 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: l
     time.sleep(4)
     plays = [threading.Thread(target=_play, args=(part, group)) for part, group in zip(parts, cast, strict=True)]
     if scene is not None:
-        midst = threading.Thread(target=_trouble_in_the_midst, args=(scene, cast, server, stage))
-        together([*plays, midst])
+        more = [threading.Thread(target=in_the_midst, args=(scene, cast, server, stage))]
+        if scene.begins is not None:
+            more.append(threading.Thread(target=compact, args=(stage, scene.begins)))
+        together([*plays, *more])
         time.sleep(20)
     else:
         together(plays)
@@ -155,58 +132,6 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: l
         stage.truth.write(kind="end", group=group.name, at=now_ms())
     over.set()
     feeding.join()
-
-
-def _trouble_in_the_midst(scene: Cast, cast: list[Group], server: KafkaServer, stage: Stage) -> None:
-    time.sleep(scene.after_s)
-    if scene.trouble == "node":
-        node_lost([group for part, group in zip(scene.parts, cast, strict=True) if part.play in UNTOUCHED], stage)
-    elif scene.trouble.startswith("away"):
-        away(scene.trouble, server, stage)
-        if scene.trouble == "away-twice":
-            time.sleep(50)
-            away("away", server, stage)
-        time.sleep(60)
-    elif scene.trouble == "restarts":
-        for _ in range(2):
-            trouble("restart", cast, server, stage)
-    elif scene.trouble != "none":
-        trouble(scene.trouble, cast, server, stage)
-
-
-def away(how: str, server: KafkaServer, stage: Stage) -> None:
-    """The broker is away, mostly for two minutes: it is stopped, or its process is frozen."""
-    begun, length_s = now_ms(), SHORT_S if how == "away-short" else AWAY_S
-    stage.present.clear()
-    if how != "away-frozen":
-        server.stop()
-        time.sleep(length_s)
-        server.start()
-    else:
-        os.kill(server.pid, signal.SIGSTOP)
-        time.sleep(length_s)
-        os.kill(server.pid, signal.SIGCONT)
-    stage.truth.write(kind="silence", how=how, **{"from": begun}, until=now_ms())
-    stage.present.set()
-
-
-def node_lost(groups: list[Group], stage: Stage) -> None:
-    """A node is lost, and with it a member of each of these groups. Later they start on another node."""
-    hit = [group for group in groups if 2 in group.running]
-    begun = now_ms()
-    for group in hit:
-        group.kill(2)
-    time.sleep(NODE_S)
-    for group in hit:
-        group.episode("deaths", begun, (2,))
-    names = {"groups": [group.name for group in hit], "members": [group.name_of(2) for group in hit]}
-    stage.truth.write(kind="node", **names, **{"from": begun}, until=now_ms())
-    begun = now_ms()
-    for group in hit:
-        group.processes[2].start()
-    time.sleep(20)
-    for group in hit:
-        group.episode("scale_out", begun, (2,))
 
 
 def _configure(group: Group) -> None:
@@ -228,10 +153,13 @@ def _play(part: Part, group: Group) -> None:
 
 
 def pack(directory: Path, archive: Path) -> None:
-    """Pack the log, the truth and the journal into one archive, without files that no reader needs."""
+    """Pack the log, the truth and the journal into one archive, without files and lines that no reader needs."""
+    acts = directory / "acts.jsonl"
+    lines = (directory / "journal.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    acts.write_text("".join(line for line in lines if json.loads(line)["what"] != "committed"), encoding="utf-8")
     with tarfile.open(archive, "w:xz", preset=9) as out:
-        for name in ("truth.jsonl", "journal.jsonl"):
-            out.add(directory / name, name)
+        out.add(directory / "truth.jsonl", "truth.jsonl")
+        out.add(acts, "journal.jsonl")
         for path in _wanted(directory / "data" / "logs"):
             out.add(path, f"log/{path.relative_to(directory / 'data' / 'logs')}")
 
@@ -240,7 +168,7 @@ def _wanted(logs: Path) -> Iterable[Path]:
     for path in sorted(logs.glob("*-*/*")):
         if (
             path.suffix in (".log", ".timeindex")
-            and not path.parent.name.startswith("__cluster")
+            and not path.parent.name.startswith(("__cluster", "__transaction"))
             and path.stat().st_size
         ):
             yield path
@@ -260,8 +188,13 @@ def main() -> None:
     os.environ["LOG_LEVEL"] = "INFO"  # the broker logs why groups rebalance
     os.environ.setdefault("HEAP", "512M")
     FORKS.set_forkserver_preload(["tests.pipeline.recording.member"])
+    scene = drawn(options.seed) if options.cast == DRAWN else None
     properties = {"group.initial.rebalance.delay.ms": str(options.delay_ms), **PROPERTIES}
-    server = KafkaServer(directory, properties)
+    is_cluster = scene is not None and scene.trouble in brokers.TROUBLES
+    if scene is not None and is_cluster:
+        server: KafkaServer = KafkaCluster(directory, properties | brokers.properties(scene.trouble))
+    else:
+        server = KafkaServer(directory, properties)
     server.start_timeout_s = START_S
     server.start()
     try:
@@ -271,13 +204,14 @@ def main() -> None:
             (directory / "members.log").open("w") as errors,
         ):
             admin = AdminClient({"bootstrap.servers": server.bootstrap})
-            needed = libraries_in_go(options.seed) if options.cast == DRAWN else ()
+            needed = () if scene is None else programs_of(scene)
             programs = {client: built(directory, client) for client in needed}
             journals = Journal(journal), Journal(script)
             stage = Stage(server.bootstrap, compiled(directory), programs, *journals, errors, admin)
+            stage.replicas = brokers.REPLICAS if is_cluster else 1
             cast: list[Group] = []
             try:
-                play(server, stage, options, cast)
+                play(server, stage, options, cast, scene)
             finally:
                 for group in cast:
                     group.kill(*group.running)
@@ -285,6 +219,10 @@ def main() -> None:
     finally:
         if server.running:
             server.kill()
+    if is_cluster:
+        brokers.merge(directory / "data")
+    if scene is not None and scene.begins == CUT:
+        cut(directory / "data" / "logs")
     print("writing the truth", flush=True)
     write(directory)
     if options.keep is not None:

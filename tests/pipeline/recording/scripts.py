@@ -161,7 +161,7 @@ def rewinder(group: Group) -> None:
         begun = now_ms()
         group.send_line(one, line)
         group.rest(14, 18)
-        group.drops("rewind", begun, by=f"{group.name}-{one}")
+        group.drops("rewind", begun, by=group.name_of(one))
         group.rest(5, 15)
     group.not_stalled("it went back, and on")
 
@@ -192,7 +192,7 @@ def two_applications(group: Group) -> None:
     group.rest(60, 80)
     group.stop(2)
     group.rest(1, 2)
-    group.drops("second_application", begun, by=f"{group.name}-2")
+    group.drops("second_application", begun, by=group.name_of(2))
     group.rest(15, 25)
     group.not_stalled("two applications commit")
 
@@ -209,7 +209,7 @@ def application_without_members(group: Group) -> None:
     group.start(3, alone=tuple(range(group.partitions)), starts_at=5, rate=10)
     group.rest(40, 50)
     group.stop(3)
-    group.drops("second_application", begun, by=f"{group.name}-3")
+    group.drops("second_application", begun, by=group.name_of(3))
     group.rest(5, 10)
     begun = now_ms()
     group.start(1, 2)

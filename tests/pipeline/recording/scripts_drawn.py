@@ -92,7 +92,7 @@ def one_too_slow(group: Group) -> None:
     group.settle()
     group.episode("formation", begun, (1, 2))
     group.rest(110, 140)
-    group.incident("too_slow", begun, members=[f"{group.name}-2"], read_per_s=rate, written_per_s=share)
+    group.incident("too_slow", begun, members=[group.name_of(2)], read_per_s=rate, written_per_s=share)
     group.not_stalled("a member is only too slow")
 
 
@@ -139,7 +139,7 @@ def _stuck(group: Group, one: int, partitions: list[int]) -> None:
     for partition in partitions:
         group.incident(
             "poison", begun, topic=group.topic, partition=partition, offset=at.get(partition),
-            members=[f"{group.name}-{one}"],
+            members=[group.name_of(one)],
         )  # fmt: skip
     if group.random.random() < 0.5:
         for partition in partitions:
@@ -158,7 +158,7 @@ def skips(group: Group) -> None:
         group.rest(20, 24)
         held = sorted(group.processes[one].assigned or ())
         group.incident(
-            "skip", begun, topic=group.topic, members=[f"{group.name}-{one}"], records=40,
+            "skip", begun, topic=group.topic, members=[group.name_of(one)], records=40,
             partitions=held, at=[at.get(partition) for partition in held],
         )  # fmt: skip
     group.rest(10, 20)
@@ -213,7 +213,7 @@ def two_topics(group: Group) -> None:
     names = {group.topic: [1, 2], other: [3, 4]}
     group.incident(
         "two_topics", begun,
-        topics={topic: [f"{group.name}-{one}" for one in some] for topic, some in names.items()},
+        topics={topic: [group.name_of(one) for one in some] for topic, some in names.items()},
     )  # fmt: skip
 
 
@@ -257,7 +257,7 @@ def freezes(group: Group) -> None:
         group.processes[one].note("thawed")
         group.settle()
         group.episode("deaths", begun, (one,))
-        group.incident("frozen", begun, members=[f"{group.name}-{one}"])
+        group.incident("frozen", begun, members=[group.name_of(one)])
     group.not_stalled("its members were frozen for a while")
     group.rest(15, 20)
 
@@ -331,7 +331,7 @@ def skips_ahead(group: Group) -> None:
     group.send_line(1, "back -150")
     group.rest(15, 20)
     group.incident(
-        "skip", since, topic=group.topic, members=[f"{group.name}-1"], records=150,
+        "skip", since, topic=group.topic, members=[group.name_of(1)], records=150,
         partitions=sorted(at), at=[at[one] for one in sorted(at)], shown=True,
     )  # fmt: skip
     group.incident("burst", begun)

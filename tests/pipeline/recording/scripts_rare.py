@@ -139,7 +139,7 @@ def slow_deploy(group: Group) -> None:
     group.episode("rolling_restart", since, range(1, members + 1), static=False)
     group.rest(110, 140)
     group.incident(
-        "too_slow", begun, members=[f"{group.name}-{one}" for one in range(1, members + 1)],
+        "too_slow", begun, members=[group.name_of(one) for one in range(1, members + 1)],
         read_per_s=rate * members, written_per_s=written, needed=ceil(written / rate),
     )  # fmt: skip
     group.not_stalled("it is only too slow")

@@ -262,7 +262,7 @@ func main() {
 		"range": kgo.RangeBalancer(), "roundrobin": kgo.RoundRobinBalancer(), "cooperative-sticky": kgo.CooperativeStickyBalancer(),
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(m.Bootstrap), kgo.ClientID(m.ClientID), kgo.ConsumerGroup(m.Group), kgo.ConsumeTopics(m.Topics...),
+		kgo.SeedBrokers(strings.Split(m.Bootstrap, ",")...), kgo.ClientID(m.ClientID), kgo.ConsumerGroup(m.Group), kgo.ConsumeTopics(m.Topics...),
 		kgo.Balancers(balancers[m.Assignor]), kgo.SessionTimeout(ms(m.SessionMs)), kgo.HeartbeatInterval(ms(m.HeartbeatMs)),
 		kgo.RebalanceTimeout(ms(max(m.SessionMs, 60_000))), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.OnPartitionsAssigned(m.assigned), kgo.OnPartitionsRevoked(m.revoked), kgo.OnPartitionsLost(m.lost),

@@ -194,7 +194,7 @@ func (m *member) config() *sarama.Config {
 // The broker may be away: it is asked again each second.
 func (m *member) group() sarama.ConsumerGroup {
 	for {
-		group, err := sarama.NewConsumerGroup([]string{m.Bootstrap}, m.Group, m.config())
+		group, err := sarama.NewConsumerGroup(strings.Split(m.Bootstrap, ","), m.Group, m.config())
 		if err == nil {
 			return group
 		}
