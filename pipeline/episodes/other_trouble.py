@@ -406,9 +406,14 @@ def went_back(rebalances: Iterable[Rebalance]) -> Fall | None:
 SILENCE_ADVICE: Final = "look at the brokers and at the network at that time"
 
 
-def silence_claim(from_ms: int, until_ms: int, groups: int, when: When) -> Claim:
-    """The claim about a time in which no group of the cluster gave a sign of life."""
+def silence_claim(from_ms: int, until_ms: int, groups: int, when: When, only: Sequence[str] | None = None) -> Claim:
+    """The claim about a time in which no group gave a sign of life. `only`: just these groups gave none."""
     span = when.from_to(from_ms, until_ms, seconds=True)
+    if only:
+        names = ", ".join(only) if len(only) <= _NAMED else f"{', '.join(only[: _NAMED - 1])} and {len(only) - 2} more"
+        text = f"{names} committed nothing{span}, while others did: perhaps their coordinator was away"
+        row = Evidence("silences", from_ms, f"{plural(groups, 'group')} fell silent at one moment")
+        return Claim(SILENCE, text, tuple(only), from_ms, until_ms, PERHAPS, advice=SILENCE_ADVICE).proved_by([row])
     text = f"no group committed{span}: coordinator or network were away"
     row = Evidence("silences", from_ms, f"{plural(groups, 'group')} committed before and after")
     return Claim(SILENCE, text, (), from_ms, until_ms, LIKELY, advice=SILENCE_ADVICE).proved_by([row])

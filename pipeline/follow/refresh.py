@@ -202,8 +202,9 @@ def _of_groups(
     return folders, tables, times, keep(silences(times, stays(tables["generations"]), others))
 
 
-def _spans(silences: DataFrame) -> set[tuple[int, int]]:
-    return {(one["from_ms"], one["until_ms"]) for one in silences.select("from_ms", "until_ms").collect()}
+def _spans(silences: DataFrame) -> set[tuple[int, int, tuple[str, ...]]]:
+    some = silences.select("from_ms", "until_ms", "only").collect()
+    return {(one["from_ms"], one["until_ms"], tuple(one["only"] or ())) for one in some}
 
 
 def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Folders:

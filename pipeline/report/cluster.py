@@ -19,10 +19,10 @@ _WORST: Final = 3
 
 
 def silences(chosen: Chosen) -> list[str]:
-    """Sentences about the times without a sign of life of any group, the longest first."""
+    """Sentences about the times without a sign of life of any group, or of some groups, the longest first."""
     when = When(chosen.last_ms or 0, chosen.first_ms)
     rows = chosen.silences.rows
-    found = [silence_claim(row["from_ms"], row["until_ms"], row["groups"], when).text for row in rows]
+    found = [silence_claim(row["from_ms"], row["until_ms"], row["groups"], when, row["only"]).text for row in rows]
     left = chosen.silences.left
     return [*found, f"{plural(left, 'more such time')}: see the table silences"] if left else found
 

@@ -174,6 +174,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "from_ms": "the last sign of life before",
         "until_ms": "the first sign of life after",
         "groups": "groups with a sign of life shortly before and shortly after",
+        "only": "the groups that were silent, while others went on; null: all groups",
         "lost": "groups that lost members at its end, at once; if two or more did, the coordinator stood still",
     },
     "lag": {

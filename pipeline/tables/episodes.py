@@ -19,7 +19,6 @@ from muster.pipeline.episodes.find import within
 from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Stay, Who
 from muster.pipeline.episodes.other_trouble import went_back
 from muster.pipeline.episodes.share_facts import Delivery, Hold, SharePartition, Shares, ShareStep
-from muster.pipeline.episodes.silence import Silence
 from muster.pipeline.episodes.stream_facts import Holding, Streams, Topics
 from muster.pipeline.episodes.verdict import claim_about, verdict
 from muster.pipeline.frames import Column, DataFrame, F, from_arrow_type
@@ -30,7 +29,7 @@ from muster.pipeline.tables.findings import unpacked
 from muster.pipeline.tables.flapping import observed
 from muster.pipeline.tables.moments import MOMENT, moments
 from muster.pipeline.tables.schema import SILENCE, TABLES, conform
-from muster.pipeline.tables.silences import listed
+from muster.pipeline.tables.silences import silences_in, with_silences
 from muster.pipeline.tables.stall_candidates import STALL, STOP
 
 _STAY: Final = pa.struct(
@@ -136,8 +135,7 @@ def episodes_and_verdicts(
     """
     stays = keep(_stays(memberships, generations, walk))
     rows = stays.unionByName(_rebalances(rebalances))
-    trouble = moments(_lost(stays)).crossJoin(F.broadcast(listed(silences)))
-    rows = rows.unionByName(_groups(generations, walk, flapping, trouble))
+    rows = rows.unionByName(_groups(generations, walk, flapping, moments(_lost(stays)), silences))
     rows = rows.unionByName(_mixed(generations))
     if stalls is not None:
         rows = rows.unionByName(_stalled(stalls))
@@ -301,10 +299,15 @@ def _lost(stays: DataFrame) -> DataFrame:
     )
 
 
-def _groups(generations: DataFrame, walk: DataFrame, flapping: DataFrame, trouble: DataFrame) -> DataFrame:
-    """Every group with its score, from when to when the log has the group, and the end of the log."""
+def _groups(
+    generations: DataFrame, walk: DataFrame, flapping: DataFrame, lost: DataFrame, silences: DataFrame
+) -> DataFrame:
+    """Every group with its score and silences, and the end of the log.
+
+    Also from when to when the log has the group. `lost`: the row of `moments`.
+    """
     rows = observed(generations, walk).join(flapping.select("group", "score"), "group", "left")
-    rows = rows.crossJoin(F.broadcast(trouble))
+    rows = with_silences(rows.crossJoin(F.broadcast(lost)), silences)
     # the last generation of a group has an end only if the group was deleted, or expired
     deleted = generations.groupBy("group").agg(F.max_by("end_ms", "log_offset").alias("deleted_ms"))
     rows = rows.join(deleted, "group", "left")
@@ -328,7 +331,7 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]], part: Part) -> Iter
     stays, rebalances = given["stay"], given["rebalance"]
     end_ms = max([about.get("end_ms") or 0, *(one.end_ms for one in rebalances)])
     moments = [(one["from_ms"], one["until_ms"]) for one in about.get("moments") or ()]
-    silences = [Silence(**one) for one in about.get("silences") or ()]
+    silences = silences_in(about)
     found = found_in(stays, rebalances, moments, silences)
     facts = Facts(
         end_ms, about.get("first_ms"), stays, rebalances, given["stalled"], given["back"], given["step"],

@@ -13,7 +13,6 @@ from typing import Any, Final
 import pyarrow as pa
 
 from muster.pipeline.defaults import EPOCH_SESSION_MS, REBALANCE_TIMEOUT_MS
-from muster.pipeline.episodes.silence import Silence
 from muster.pipeline.frames import DataFrame, F, Window, from_arrow_type
 from muster.pipeline.infer import epoch_image
 from muster.pipeline.infer.departures import EXPIRED, REPLACED, Gone
@@ -29,7 +28,7 @@ from muster.pipeline.tables.commit_activity import activity
 from muster.pipeline.tables.epoch_states import SHARE
 from muster.pipeline.tables.inputs import HOLDER, Inputs, states
 from muster.pipeline.tables.schema import TABLES
-from muster.pipeline.tables.silences import listed
+from muster.pipeline.tables.silences import silences_in, with_silences
 
 Row = Mapping[str, Any]
 
@@ -52,7 +51,7 @@ def inferred(inputs: Inputs, walk: DataFrame, silences: DataFrame) -> DataFrame:
     `silences`: the table `silences`.
     """
     # a state is judged by the states just before it
-    rows = _summaries(inputs, walk).crossJoin(F.broadcast(listed(silences)))
+    rows = with_silences(_summaries(inputs, walk), silences)
     return by_group(rows, "state", _infer, INFERRED_REBALANCE)
 
 
@@ -110,8 +109,8 @@ def _silences_of(rows: Iterable[Row]) -> tuple[list[Span], Iterable[Row]]:
     """The silences, which each row has, and all rows."""
     rest = iter(rows)
     first = next(rest)
-    known = (Silence(**one) for one in first["silences"] or ())
-    return [Span(one.from_ms, one.until_ms, one.is_frozen) for one in known], chain([first], rest)
+    known = [Span(one.from_ms, one.until_ms, one.is_frozen) for one in silences_in(first)]
+    return known, chain([first], rest)
 
 
 def _generations(rows: Iterable[Row]) -> Iterator[State | None]:
@@ -246,7 +245,7 @@ def epoch_rebalances(epochs: DataFrame, states: DataFrame, walk: DataFrame, sile
     numbers = states.where("is_epoch").select("group", "log_offset", "state")
     columns = ("group", "state", "is_tombstone", "protocol_type", "generation", "state_timestamp_ms", "at_ms")
     rows = epochs.join(numbers, ["group", "log_offset"]).select(*columns, "members", "change", "takes")
-    rows = rows.join(activity(walk), ["group", "state"], "left").crossJoin(F.broadcast(listed(silences)))
+    rows = with_silences(rows.join(activity(walk), ["group", "state"], "left"), silences)
     return by_group(rows, "state", _infer_epochs, INFERRED_REBALANCE)
 
 

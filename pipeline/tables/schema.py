@@ -35,7 +35,7 @@ IN_FLIGHT: Final = structs("first_offset long, last_offset long, state string, d
 """Records of a share group that are not accepted: their state, and how often they were delivered."""
 
 SILENCE: Final = "from_ms long, until_ms long, groups int, lost int"
-"""A time without a sign of life of any group."""
+"""A time without a sign of life of any group, or of some groups."""
 EVIDENCE: Final = structs("table string, at_ms long, text string")
 """The rows that prove a claim (episodes.claims.Evidence)."""
 CLAIMS: Final = structs(
@@ -90,7 +90,7 @@ _COLUMNS: Final = {
         f"{_PARTITION}, start_ms long, end_ms long, status string, complete double, first_offset long, "
         "last_offset long, lag long, lag_known boolean, member_id string, client_id string, group_status string"
     ),
-    "silences": SILENCE,
+    "silences": f"{SILENCE}, only strings",
     "lag": (
         f"{_PARTITION}, committed_offset long, committed_ms long, end_offset long, end_ms long, lag long, "
         "behind_ms long, client_id string"

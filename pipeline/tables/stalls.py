@@ -19,7 +19,7 @@ from muster.pipeline.tables import by_group
 from muster.pipeline.tables.findings import FINDING, read
 from muster.pipeline.tables.ordered_columns import LARGEST
 from muster.pipeline.tables.schema import TABLES, conform
-from muster.pipeline.tables.silences import listed
+from muster.pipeline.tables.silences import silences_in, with_silences
 from muster.pipeline.tables.stall_candidates import (
     BESIDE_MS,
     CANDIDATE,
@@ -403,7 +403,7 @@ def stalls(walk: DataFrame, owned: DataFrame | None = None, silences: DataFrame 
         rows = rows.unionByName(owned.select("group", had.alias("owned")), allowMissingColumns=True)
     is_known = owned is not None
     if silences is not None:
-        rows = rows.crossJoin(F.broadcast(listed(silences)))
+        rows = with_silences(rows, silences)
 
     def judge(_: str, some: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         return _of_group(some, is_known)
@@ -420,7 +420,7 @@ def _of_group(rows: Iterable[dict[str, Any]], is_known: bool) -> Iterator[dict[s
     silences: list[Silence] | None = None
     for row in rows:
         if silences is None:
-            silences = [Silence(**one) for one in row.get("silences") or ()]
+            silences = silences_in(row)
         if row["found"] == "interval":
             intervals.append(read(row, INTERVAL))
         elif row["found"] == "candidate":

@@ -72,6 +72,14 @@ def silent(log: Log, at_ms: int, lasted_ms: int) -> Log:
     return found._replace(truth=[*found.truth, line])
 
 
+def part_away(log: Log, groups: Collection[str], at_ms: int, lasted_ms: int) -> Log:
+    """The coordinator of these groups is away for a while: they cannot commit. Producers and members go on."""
+    times = log.rows["log_timestamp_ms"]
+    inside = pc.and_(pc.greater(times, at_ms), pc.less(times, at_ms + lasted_ms))
+    gone = pc.and_(inside, pc.is_in(log.rows["group"], pa.array(sorted(groups), pa.string())))
+    return log._replace(rows=log.rows.filter(pc.invert(gone)))
+
+
 def quiet_ms(log: Log) -> int:
     """The middle of the longest time without a rebalance, in the middle half of the log."""
     first_ms, last_ms = log.span_ms

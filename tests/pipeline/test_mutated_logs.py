@@ -114,8 +114,13 @@ def _with_another(one: Log) -> Log:
     return mutations.without_partition(mutations.merged(one, mutations.renamed(one, "-2")), mutations.OTHER_PARTITIONS)
 
 
+def _with_a_part_away(one: Log) -> Log:
+    return mutations.part_away(one, ("calm", "quiet"), at(230), 120_000)
+
+
 CHANGES: dict[str, Callable[[Log], Log]] = {
     "silent, later and renamed": mutations.all_at_once,
+    "without the coordinator of some groups": _with_a_part_away,
     "merged, without a partition": _with_another,
 }
 

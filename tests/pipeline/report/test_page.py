@@ -275,7 +275,7 @@ def test_a_timeline_of_all_groups_is_at_the_top_with_links() -> None:
 
 
 def test_a_time_without_a_sign_of_life_is_named_at_the_top() -> None:
-    rows = [{"from_ms": START_MS, "until_ms": START_MS + 127_000, "groups": 9}]
+    rows = [{"from_ms": START_MS, "until_ms": START_MS + 127_000, "groups": 9, "only": None}]
     words = Reader(first(chosen(silences=Some(rows, 1), last_ms=START_MS + HOUR))).words
     assert words.index(
         "no group committed from 15:06:40 to 15:08:47: coordinator or network were away. What to do: "

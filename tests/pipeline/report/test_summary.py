@@ -41,10 +41,15 @@ def test_the_summary_says_why_a_troubled_group_gets_no_advice() -> None:
 
 
 def test_a_time_without_a_sign_of_life_is_named_first() -> None:
-    rows = [{"from_ms": START_MS + 60_000, "until_ms": START_MS + 187_000, "groups": 9}]
-    lines = text(chosen(silences=Some(rows, 3))).splitlines()
-    assert lines[2:4] == [
+    rows = [
+        {"from_ms": START_MS + 60_000, "until_ms": START_MS + 187_000, "groups": 9, "only": None},
+        {"from_ms": START_MS + 60_000, "until_ms": START_MS + 90_000, "groups": 4, "only": ["a", "b", "c", "d"]},
+    ]
+    lines = text(chosen(silences=Some(rows, 4))).splitlines()
+    assert lines[2:5] == [
         "no group committed from 15:07:40 to 15:09:47: coordinator or network were away",
+        "a, b and 2 more committed nothing from 15:07:40 to 15:08:10, while others did: "
+        "perhaps their coordinator was away",
         "2 more such times: see the table silences",
     ]
 

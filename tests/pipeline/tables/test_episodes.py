@@ -17,6 +17,10 @@ from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.rows import Commits, ms, table_of
 
 Row = dict[str, Any]
+QUIET = [
+    {"from_ms": ms(300), "until_ms": ms(310), "groups": 9},
+    {"from_ms": ms(400), "until_ms": ms(440), "groups": 2, "only": ["alone", "slow"]},
+]
 DEAD = ("one", "two", "three")
 """Groups in which most of the members, two of three, die at the same moment."""
 
@@ -94,7 +98,7 @@ def made(engine: Engine) -> dict[str, DataFrame]:
         name: table_of(engine, name, rows)
         for name, rows in {
             "rebalances": rebalances, "memberships": memberships, "generations": generations, "commits": commits,
-            "flapping": [], "silences": [], "stalls": stalls, "regressions": regressions,
+            "flapping": [], "silences": QUIET, "stalls": stalls, "regressions": regressions,
             "progress": [], "skips": [], "lag": lags,
         }.items()
     }  # fmt: skip
@@ -146,13 +150,17 @@ def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
 
 def made_silences(engine: Engine, *, of_one: bool = False) -> DataFrame:
     """Three groups commit all the time except for 20 s. Before, one of them rests for as long; later there is only
-    one. `of_one`: of the other groups only the times of commits are known (`--group a`).
+    one. Two more groups rest for 40 s, while the others go on. `of_one`: of the other groups only the times of commits
+    are known (`--group a`).
     """
     rows: list[Row] = []
     for number, name in enumerate("abc"):
         seconds = [at for at in range(200) if not 100 <= at < 120 and not (name == "a" and 60 <= at < 80)]
         rows += Commits(name).by(name, *((at + number / 10, at) for at in seconds)).rows
     rows += Commits("a").by("a", *((at, at) for at in range(240, 300))).rows
+    for number, name in enumerate("de"):
+        seconds = [at for at in range(200) if not 100 <= at < 120 and not 140 <= at < 180]
+        rows += Commits(name).by(name, *((at + number / 10, at) for at in seconds)).rows
     nobody = table_of(engine, "memberships", [])
     if not of_one:
         return silences(walked(table_of(engine, "commits", rows), None), nobody)
@@ -165,4 +173,7 @@ def made_silences(engine: Engine, *, of_one: bool = False) -> DataFrame:
 @pytest.mark.parametrize("of_one", [False, True])
 def test_a_time_without_any_commits_is_a_silence(engine: Engine, of_one: bool) -> None:
     found = collected(made_silences(engine, of_one=of_one))
-    assert [(row.from_ms, row.until_ms, row.groups) for row in found] == [(ms(99.2), ms(120), 3)]
+    assert [(row.from_ms, row.until_ms, row.groups, row.only) for row in found] == [
+        (ms(99.2), ms(120), 5, None),
+        (ms(139.1), ms(180), 2, ["d", "e"]),
+    ]
