@@ -148,7 +148,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "source",
         nargs="?",
         metavar="SOURCE",
-        help="a data directory, copied segments, or a table of raw Kafka rows in Parquet or Delta; a path or a URL",
+        help="a data directory (or a folder with those of a cluster's brokers), copied segments, or a table of raw "
+        "Kafka rows in Parquet or Delta; a path or a URL",
     )
     parser.add_argument(
         "--bootstrap-server", metavar="HOST:PORT[,…]", help="read a live cluster instead: some of its servers"

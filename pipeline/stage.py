@@ -21,11 +21,12 @@ from muster.pipeline.clock import now_ms
 from muster.pipeline.output import is_local, prepare
 from muster.pipeline.preflight import plain
 from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, OTHER_COMMIT, RAW, STREAMS_GROUP
+from muster.pipeline.sources.data_folders import find_segments
 from muster.pipeline.sources.ends import ENDS, Reach
 from muster.pipeline.sources.frame import raw_rows, some_rows
 from muster.pipeline.sources.live_topics import ends_of_cluster, names_of_cluster, reach_of_cluster
 from muster.pipeline.sources.options import DECODED_ROWS, of_client
-from muster.pipeline.sources.segment_files import NoSource, SegmentFile, find_segments
+from muster.pipeline.sources.segment_files import NoSource, SegmentFile
 from muster.pipeline.sources.source import TRANSACTION_TOPICS, check, has_rows, table_kind
 from muster.pipeline.sources.source import Source as Source
 from muster.pipeline.sources.spark_source import open_reader

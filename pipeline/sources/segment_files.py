@@ -1,4 +1,4 @@
-"""Finds the segment files at a path or URL, with pyarrow's file systems: local, s3, gs, hdfs."""
+"""Lists folders and files at a path or URL, with pyarrow's file systems: local, s3, gs, hdfs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from pyarrow import fs
 
 _SEGMENT: Final = re.compile(r"[0-9]{20}\.log")
 _FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
-_MAX_LISTED: Final = 100
-_NAMED: Final = 3
-"""A message names at most this many folders."""
 READERS: Final = 8
 """This many folders are listed at once, because a remote store answers slowly."""
 
@@ -76,52 +73,14 @@ def folders_among(entries: list[fs.FileInfo]) -> list[Folder]:
     return sorted(found)
 
 
-def find_segments(path: str, topic: str) -> list[SegmentFile]:
-    """The segment files of `topic`, by partition and offset, in a data directory or in the folder of one partition.
-
-    Raises NoSource if no segment file exists, or if all are empty.
-    """
-    system, root, entries = listed(path)
-    own = _partition(root.rstrip("/").rpartition("/")[2], topic)
-    found: list[SegmentFile] = []
-    if own is not None:
-        found = _segments(own, entries)
-    for folder in folders_among(entries):
-        if folder.topic == topic:
-            found += _segments(folder.partition, system.get_file_info(fs.FileSelector(folder.path)))
-    if not found:
-        below = _folders_with(system, entries, topic)
-        if below:
-            raise NoSource(
-                f"{path} itself holds no segments of {topic}, but {' and '.join(below[:_NAMED])} in it do"
-                f"{' (and others)' if len(below) > _NAMED else ''}: one analysis is of one cluster; give one of them"
-            )
-        raise NoSource(
-            f"{path} holds no segments of {topic}: give a broker's data directory, a folder with copies of its folders "
-            f"{topic}-N, or one of those"
-        )
-    if not any(segment.size for segment in found):
-        raise NoSource(f"{path} holds nothing: all {len(found)} segments of {topic} are empty")
-    return sorted(found)
-
-
-def _folders_with(system: fs.FileSystem, entries: list[fs.FileInfo], topic: str) -> list[str]:
-    """The folders one level below that have folders of this topic. They are data directories of clusters or brokers."""
-    some = sorted(entry.path for entry in entries if entry.type == fs.FileType.Directory)[:_MAX_LISTED]
-    found = []
-    for one in some:
-        below = folders_among(system.get_file_info(fs.FileSelector(one)))
-        if any(folder.topic == topic for folder in below):
-            found.append(one.rpartition("/")[2])
-    return found
-
-
-def _partition(name: str, topic: str) -> int | None:
+def partition_of(name: str, topic: str) -> int | None:
+    """The partition whose folder has this name; None if it is no folder of this topic."""
     match = _FOLDER.fullmatch(name)
     return int(match["partition"]) if match is not None and match["topic"] == topic else None
 
 
-def _segments(partition: int, entries: list[fs.FileInfo]) -> list[SegmentFile]:
+def segments_among(partition: int, entries: list[fs.FileInfo]) -> list[SegmentFile]:
+    """Those entries that are segment files of a partition."""
     return [
         SegmentFile(partition, int(entry.base_name[:20]), entry.path, entry.size or 0)
         for entry in entries

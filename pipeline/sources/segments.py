@@ -20,7 +20,8 @@ from pyarrow import fs
 
 from muster.pipeline.schema import OFFSETS_TOPIC, RAW
 from muster.pipeline.sources.batches import Batches, arrow_of, headers_of, rows_of
-from muster.pipeline.sources.segment_files import SegmentFile, file_system, find_segments
+from muster.pipeline.sources.data_folders import find_segments
+from muster.pipeline.sources.segment_files import SegmentFile, file_system
 from muster.pipeline.sources.segment_reader import Damage, Stretch, Walk
 from muster.pipeline.sources.transactions import Outcomes
 from muster.protocol.hashing import group_partition

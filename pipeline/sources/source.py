@@ -11,7 +11,8 @@ from pyarrow import fs
 
 from muster.pipeline.arguments import DELTA, PARQUET
 from muster.pipeline.schema import OFFSETS_TOPIC
-from muster.pipeline.sources.segment_files import NoSource, file_system, find_segments, why
+from muster.pipeline.sources.data_folders import find_segments
+from muster.pipeline.sources.segment_files import NoSource, file_system, why
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
 from muster.pipeline.tables.inputs import EVENTS_TOPIC
 from muster.pipeline.tables.share_states import STATE_TOPIC as SHARE_TOPIC

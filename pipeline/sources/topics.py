@@ -7,7 +7,6 @@ topic ids. The name of a deleted topic may be in old records.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,9 +19,11 @@ from pyarrow import fs
 from muster.pipeline.clock import now_ms
 from muster.pipeline.gather import Ints
 from muster.pipeline.sources.batches import headers_of
+from muster.pipeline.sources.data_folders import data_folders, fullest
 from muster.pipeline.sources.ends import Between, Place, Reach, Row, history_times, is_reached, rows_of_ends
-from muster.pipeline.sources.segment_files import READERS, Folder, NoSource, folders_among, listed
-from muster.pipeline.sources.segment_reader import Stretch, Walk
+from muster.pipeline.sources.log_ends import last_end, logs_in, read_file
+from muster.pipeline.sources.segment_files import READERS, NoSource
+from muster.pipeline.sources.segment_reader import Walk
 from muster.pipeline.sources.sent import UNKNOWN, sent_by
 
 INTERNAL: Final = frozenset(
@@ -39,11 +40,7 @@ INTERNAL: Final = frozenset(
 WHOLE_BYTES: Final = 1 << 19
 """A segment of at most this size is read for the history. Of a larger one, only the time index is read."""
 
-_LOG: Final = re.compile(r"[0-9]{20}\.log")
-_INDEX_ENTRY: Final = 8
 _TIME_ENTRY: Final = np.dtype([("time_ms", ">i8"), ("offset", ">i4")])
-_END_OF_BATCH: Final = struct.Struct(">q15xi8xq").unpack_from
-"""Reads three fields of a batch header: base offset, last offset delta, greatest timestamp."""
 
 
 class PathReach(NamedTuple):
@@ -60,18 +57,18 @@ class PathReach(NamedTuple):
 
 
 def reach_of_path(path: str) -> PathReach:
-    """The present ends of the partitions that have a folder in a data directory or a copy of it. A URL is possible.
+    """The present ends of the partitions that have a folder at a path or URL (see `data_folders`).
 
     Internal topics are left out. This function must be called before the log of the groups is read. Otherwise a group
     may have committed for later records. Raises NoSource if the path cannot be listed.
     """
     at_ms = now_ms()
-    system, _, entries = listed(path)
-    folders = [folder for folder in folders_among(entries) if folder.topic not in INTERNAL]
+    system, _, _, folders = data_folders(path)
+    folders = fullest(system, [folder for folder in folders if folder.topic not in INTERNAL])
     with ThreadPoolExecutor(READERS) as readers:
-        found = readers.map(lambda folder: _segments(system, folder), folders)
+        found = readers.map(lambda folder: logs_in(system, folder.path), folders)
         segments = {(one.topic, one.partition): files for one, files in zip(folders, found, strict=True) if files}
-        last = dict(zip(segments, readers.map(lambda files: _last_end(system, files), segments.values()), strict=True))
+        last = dict(zip(segments, readers.map(lambda files: last_end(system, files), segments.values()), strict=True))
     since = {place: time_ms for place, (_, time_ms) in last.items() if 0 <= time_ms <= at_ms}
     return PathReach(Reach(at_ms, {place: end for place, (end, _) in last.items()}, since), system, segments)
 
@@ -89,15 +86,6 @@ def ends_of_path(found: PathReach, between: Between | None, until_ms: int | None
             some = readers.map(lambda place: _history(found.system, found.segments[place], times), places)
             history = [(*place, *row) for place, rows in zip(places, some, strict=True) for row in rows]
     return rows_of_ends(found.reach, history, between, until_ms)
-
-
-def _segments(system: fs.FileSystem, folder: Folder) -> list[fs.FileInfo]:
-    """The segment files of a partition. They are empty if the folder is removed meanwhile."""
-    try:
-        entries = system.get_file_info(fs.FileSelector(folder.path))
-    except FileNotFoundError:
-        return []
-    return sorted((entry for entry in entries if _LOG.fullmatch(entry.base_name)), key=lambda entry: entry.base_name)
 
 
 _Then = tuple[int, int, int | None]
@@ -151,7 +139,7 @@ def _index_of(system: fs.FileSystem, segment: fs.FileInfo) -> tuple[Ints, Ints] 
     None: it has no entry.
     """
     try:
-        data = _read(system, segment.path.removesuffix(".log") + ".timeindex")
+        data = read_file(system, segment.path.removesuffix(".log") + ".timeindex")
     except FileNotFoundError:
         return None
     entries = np.frombuffer(data, _TIME_ENTRY, len(data) // _TIME_ENTRY.itemsize)
@@ -172,75 +160,17 @@ def _of_index(index: tuple[Ints, Ints], times: Ints, done: int) -> tuple[list[_T
     return [(int(ends[one]), int(since[one]), None) for one in np.unique(at) if one >= 0], stop
 
 
-def _last_end(system: fs.FileSystem, logs: list[fs.FileInfo]) -> tuple[int, int]:
-    """The end of a partition, and since when it is the end.
-
-    Both come from the last batch. Without a batch, the newest segment's start is the end, and the time is -1.
-    """
-    for log in reversed(logs):
-        if log.size:
-            found = _last_batch(system, log)
-            if found is not None:
-                return max(found[0], int(logs[-1].base_name[:20])), found[1]
-    return int(logs[-1].base_name[:20]), -1
-
-
-def _last_batch(system: fs.FileSystem, log: fs.FileInfo) -> tuple[int, int] | None:
-    """The offset after the last whole batch of a segment, and its greatest timestamp.
-
-    The batch is found with the offset index.
-    """
-    base_offset = int(log.base_name[:20])
-    at = _last_position(system, log)
-    found: tuple[int, int] | None = None
-    with system.open_input_file(log.path) as stream:
-        size = stream.size()
-        for start in (at, 0) if 0 < at < size else (0,):
-            stream.seek(start)
-            for stretch in Walk(log.path, stream, size - start, base_offset, check_crc=False):
-                if stretch.batches:
-                    found = _end_of(stretch)
-            if found is not None:
-                break
-    return found
-
-
-def _end_of(stretch: Stretch) -> tuple[int, int]:
-    """The offset after the last batch of a stretch, and its greatest timestamp."""
-    at = stretch.batches[-1]
-    base_offset, last_delta, max_timestamp = _END_OF_BATCH(stretch.data, at)
-    return base_offset + last_delta + 1, max_timestamp
-
-
-def _last_position(system: fs.FileSystem, log: fs.FileInfo) -> int:
-    """The last position in the offset index; 0 if the index does not exist."""
-    try:
-        data = _read(system, log.path.removesuffix(".log") + ".index")
-    except FileNotFoundError:
-        return 0
-    data = data[: len(data) - len(data) % _INDEX_ENTRY]
-    pairs = np.frombuffer(data, ">i4").reshape(-1, 2)
-    positions = pairs[:, 1]
-    return int(positions.max(initial=0))
-
-
-def _read(system: fs.FileSystem, path: str) -> bytes:
-    with system.open_input_stream(path) as stream:
-        data: bytes = stream.read()
-    return data
-
-
 _ID: Final = re.compile(rb"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
 
 
 def names_of_path(path: str) -> dict[str, str]:
-    """The names of the topics that have a folder in a data directory, by their ids (in Kafka's text form)."""
+    """The names of the topics with a folder at a path (see `data_folders`), by their ids (in Kafka's text form)."""
     try:
-        system, _, entries = listed(path)
+        system, _, _, folders = data_folders(path)
     except NoSource:
         return {}
     first: dict[str, str] = {}
-    for folder in folders_among(entries):
+    for folder in folders:
         first.setdefault(folder.topic, f"{folder.path}/partition.metadata")
     with ThreadPoolExecutor(READERS) as readers:
         ids = list(readers.map(lambda file: _id_in(system, file), first.values()))

@@ -18,7 +18,8 @@ from pyarrow import fs
 from muster.pipeline.gather import Mask, integers
 from muster.pipeline.schema import OFFSETS_TOPIC, columns
 from muster.pipeline.sources.batches import Batches, headers_of, rows_of
-from muster.pipeline.sources.segment_files import SegmentFile, file_system, find_segments
+from muster.pipeline.sources.data_folders import find_segments
+from muster.pipeline.sources.segment_files import SegmentFile, file_system
 from muster.pipeline.sources.segment_reader import Stretch, Walk
 from muster.protocol.message import ProtocolError
 from muster.protocol.records import OFFSETS

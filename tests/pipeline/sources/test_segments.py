@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from muster.pipeline.decode import decode_all
-from muster.pipeline.sources.segment_files import NoSource, SegmentFile, find_segments
+from muster.pipeline.sources.data_folders import find_segments
+from muster.pipeline.sources.segment_files import NoSource, SegmentFile
 from muster.pipeline.sources.segments import (
     READ_UNCOMMITTED,
     DamagedSegment,
@@ -198,7 +199,7 @@ def test_a_path_without_a_log_is_refused_with_advice(tmp_path: Path) -> None:
 def test_a_folder_of_several_clusters_is_refused_with_their_names(tmp_path: Path) -> None:
     for name in ("east", "west"):
         write_segment(tmp_path / name, batch([(b"k", b"v")], 0))
-    with pytest.raises(NoSource, match=r"itself holds no segments of __consumer_offsets, but east and west in it do: "):
+    with pytest.raises(NoSource, match=r"itself holds no segments of __consumer_offsets, but east and west in it do, "):
         raw(tmp_path)
 
 
