@@ -57,8 +57,9 @@ def worth(rows: Sequence[Row], truth: Truth, verdicts: Sequence[Row] = ()) -> Wo
     For trouble that no setting mends, a claim of the verdict has the advice.
     """
     happened: dict[str, set[str]] = {}
+    cut = {(one.group, one.what) for one in happenings(truth) if one.is_cut}
     for one in happenings(truth):
-        if one.confirmed:
+        if one.confirmed or one.is_cut:
             happened.setdefault(one.group, set()).add(one.what)
     for line in truth:
         if line["kind"] == "rebalance" and line["cause"] in ("subscription_changed", "partitions_changed"):
@@ -84,7 +85,8 @@ def worth(rows: Sequence[Row], truth: Truth, verdicts: Sequence[Row] = ()) -> Wo
     wants = [
         group
         for group, whats in sorted(happened.items())
-        if whats & _WANTS or ("rolling_restart" in whats and group not in static)
+        if whats & _WANTS
+        or ("rolling_restart" in whats and group not in static and (group, "rolling_restart") not in cut)
     ]
     has = {row["group"] for row in rows}
     has |= {row["group"] for row in verdicts for one in row["claims"] or () if one["rule"] in _WANTS and one["advice"]}

@@ -55,6 +55,8 @@ class Happening(NamedTuple):
     """The episode may also be reported as one of these kinds: members that died and return are reported with their
     deaths, and so is a deploy that kills them.
     """
+    is_cut: bool = False
+    """Whether it began before the log."""
 
 
 def happenings(truth: Truth) -> list[Happening]:
@@ -64,10 +66,11 @@ def happenings(truth: Truth) -> list[Happening]:
         if line["kind"] == "rebalance":
             rows.setdefault(line["group"], []).append(line)
     lines = [line for line in truth if line["kind"] == "episode"]
+    groups = {*rows, *(line["group"] for line in truth if line["kind"] == "group")}
     found = [_happening(group, line, rows.get(group, ()), lines) for line in lines for group in _groups(line, rows)]
     found += [
         Happening(group, "trouble", line["from"], line["until"] + _LATE_MS, frozenset(), confirmed=False)
-        for line in truth if line["kind"] == "silence" for group in rows if group in line.get("groups", rows)
+        for line in truth if line["kind"] == "silence" for group in groups if group in line.get("groups", groups)
     ]  # fmt: skip
     return sorted(found, key=lambda one: (one.group, one.from_ms))
 
@@ -106,6 +109,7 @@ def _happening(group: str, line: Row, rebalances: Sequence[Row], lines: Truth) -
         seen = sum(_is_gone(one, members) for one in near) >= _SLOW
     if line["what"] == "overlapping_deploy":
         seen = seen and _overlapped(line, rebalances, until_ms)
+    seen = seen and not line.get("cut")
     dead = {
         name
         for other in lines
@@ -114,7 +118,7 @@ def _happening(group: str, line: Row, rebalances: Sequence[Row], lines: Truth) -
     }
     is_death = line.get("hard") or (line["what"] == "scale_out" and members <= dead)
     also = frozenset({"member_died"} if is_death else ())
-    return Happening(group, line["what"], line["from"], until_ms, members, seen, also)
+    return Happening(group, line["what"], line["from"], until_ms, members, seen, also, bool(line.get("cut")))
 
 
 def _is_gone(rebalance: Row, members: frozenset[str]) -> bool:

@@ -21,11 +21,13 @@ def test_a_log_that_begins_in_mid_life_knows_nothing_of_what_was_before() -> Non
     begins = {"kind": "begins", "how": "compacted", "at": 100}
     group = {"kind": "group", "group": "g"}
     goes_on = line("incident", 20, 60, what="too_slow")
+    formed, loop = line("episode", 10, 105, what="formation"), line("episode", 50, 150, what="crash_loop")
     later = line("episode", 110, 120, what="deaths")
-    some = [group, line("episode", 10, 105, what="formation"), line("episode", 50, 90, what="deaths"), goes_on,
-            line("stall", 80, 180), later, rebalance(1, 10), rebalance(2, 99), rebalance(3, 100)]  # fmt: skip
+    some = [group, formed, loop, line("incident", 50, 90, what="skip"), goes_on, line("stall", 80, 180), later,
+            rebalance(1, 10), rebalance(2, 99), rebalance(3, 100)]  # fmt: skip
     assert list(since([*some, begins])) == [
-        group, {**goes_on, "from": 100, "until": 100}, line("stall", 100, 180), later, rebalance(3, 100), begins,
+        group, {**formed, "cut": True}, {**loop, "from": 100}, {**goes_on, "from": 100, "until": 100},
+        line("stall", 100, 180), later, rebalance(3, 100), begins,
         {"kind": "unsure", "group": "g", "first": 1, "last": 2},
     ]  # fmt: skip
     assert list(since(some)) == some

@@ -7,10 +7,15 @@ from typing import Any, Final
 
 _GOES_ON: Final = frozenset({"too_slow", "keeps_up", "behind", "poison", "two_topics"})
 """Incidents that go on after their script has ended."""
+_LOOPS: Final = frozenset({"crash_loop", "flapping", "slow_poller"})
+"""Episodes of which the log may show enough, though not the beginning."""
 
 
 def since(lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The lines that the log shows. What began earlier is cut, and no earlier rebalance counts."""
+    """The lines that the log shows. What began earlier is cut, and no earlier rebalance counts.
+
+    Earlier episodes are kept, because old records may show them. Nobody has to find those that are `cut`.
+    """
     some = list(lines)
     at = max((line["at"] for line in some if line["kind"] == "begins"), default=None)
     if at is None:
@@ -21,16 +26,11 @@ def since(lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         group = line.get("group")
         if line["kind"] == "rebalance" and line["acted"] < at:
             unknown[group] = max(unknown.get(group, 0), line["generation"])
-        elif "from" not in line:
+        elif "from" not in line or line["from"] >= at:
             yield line
-        elif _is_seen(line, at):
-            yield {**line, "from": max(line["from"], at), "until": max(line["until"], at)}
+        elif line["kind"] == "episode" and line["what"] not in _LOOPS:
+            yield {**line, "cut": True}
+        elif line["until"] >= at or line.get("what") in _GOES_ON:
+            yield {**line, "from": at, "until": max(line["until"], at)}
     for group, last in unknown.items():
         yield {"kind": "unsure", "group": group, "first": 1, "last": last}
-
-
-def _is_seen(line: Mapping[str, Any], at: int) -> bool:
-    """Whether it goes on after the beginning of the log. Of a formation, the end shows nothing."""
-    if line["from"] >= at or line.get("what") in _GOES_ON:
-        return True
-    return line.get("what") != "formation" and bool(line["until"] >= at)

@@ -14,7 +14,7 @@ Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
 * `episode`: `group` (null: several, see `groups`), `what`, `from`, `until`, `members` (client ids). `what`:
   `formation`, `start` (again, after a whole stop), `rolling_restart` (with `static`; `hard`: its members are killed),
   `scale_out`, `scale_in`, `crash_loop`, `flapping`, `overlapping_deploy`, `slow_poller`, `deaths` (several at once),
-  `whole_stop`, `trouble` (with `how`).
+  `whole_stop`, `trouble` (with `how`). `cut`: it began before the log, so nobody has to find it.
 * `regression`: one incident: `group`, `cause` (`rewind`, `reset`, `second_application`; null: nobody meant it), `by`
   (client id), `from`, `until`, `partitions` (topic and number), `commits` (how many went back).
 * `stall`: `group`, `topic`, `partitions`, `from`, `until`, `how` (`stick`: the same offset is committed again and
