@@ -1,8 +1,8 @@
 """The writer of one partition of `__transaction_events`, for the events of one shard's transactional ids.
 
-A busy id has several events in each transaction. So events are appended together, at most `LATEST_MS` after they
-happened. A killed process loses the events of this time; the state of each id is in `__transaction_state`. If the log
-fails, events are lost, and transactions continue. `docs/events.md` describes the values.
+A busy id has several events in each transaction. So events are encoded and appended together, at most `LATEST_MS`
+after they happened. A killed process loses the events of this time; the state of each id is in `__transaction_state`.
+If the log fails, events are lost, and transactions continue. `docs/events.md` describes the values.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from muster.coordinator.system.clock import Clock
 from muster.coordinator.topics.names import TRANSACTION_EVENTS_TOPIC
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.events import Event
+from muster.coordinator.transactions.transaction import SharedPartitions
 from muster.protocol.errors import error_name
 
 log = structlog.get_logger("muster.events")
@@ -38,42 +39,59 @@ _RENAMED: Final = {"start_ms": "began", "version": "transaction_version"}
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+_NUMBERS: Final = frozenset((
+    "start_ms", "timeout_ms", "open_ms", "took_ms", "idle_ms", "partitions", "version",
+    "next_producer_id", "next_producer_epoch", "fenced_producer_id", "fenced_producer_epoch",
+))  # fmt: skip
+"""The facts that are always numbers."""
+
+
 def transaction_json(event: Event, wall_ms: int) -> bytes:
     """The record value of an event. A general encoder takes twice the time, and each transaction has five events."""
     kind, name, producer_id, producer_epoch, facts = event
-    values = [
-        value
-        if type(value) is int
-        else quote(value)
-        if type(value) is str
-        else _topics(value, "partitions" in facts)
-        if fact == "topics"
-        else "true"
-        if value is True
-        else _json(value)
-        for fact, value in facts.items()
-    ]
-    text: str = _form(kind, *facts) % (quote(name), wall_ms, producer_id, producer_epoch, *values)
+    form, others = _form(kind, *facts)
+    values: list[Any] = [*facts.values()]
+    for at, make in others:
+        values[at] = make(values[at])
+    text: str = form % (quote(name), wall_ms, producer_id, producer_epoch, *values)
     return text.encode("utf-8", "surrogatepass")
 
 
 @lru_cache(maxsize=100)
-def _form(kind: str, *facts: str) -> str:
-    """The constant text of an event with these facts, with a %s for each value."""
+def _form(kind: str, *facts: str) -> tuple[str, list[tuple[int, Callable[[Any], str]]]]:
+    """The constant text of an event with these facts, with a %s for each value. And the places of the values that are
+    no numbers, each with the function that makes its text.
+    """
     names = "".join(f',"{_RENAMED.get(fact, fact)}":%s' for fact in facts)
+    topics = _topics if "partitions" in facts else _counted_topics
     return (
-        f'{{"v":{VERSION},"kind":"{kind}","transactional_id":%s,"time":%s,"producer_id":%s,"producer_epoch":%s{names}}}'
+        f'{{"v":{VERSION},"kind":"{kind}","transactional_id":%s,"time":%s,"producer_id":%s,"producer_epoch":%s{names}}}',
+        [(at, topics if fact == "topics" else _text) for at, fact in enumerate(facts) if fact not in _NUMBERS],
     )
 
 
-def _topics(partitions: Any, is_counted: bool) -> str:
-    """Partitions by topic, if they are not too many; and their number, unless another fact has it (`is_counted`)."""
-    count = sum(map(len, partitions.values()))
-    rows = "null"
-    if count <= MAX_PARTITIONS:
+def _text(value: Any) -> str:
+    return quote(value) if type(value) is str else str(value) if type(value) is int else _json(value)
+
+
+def _topics(partitions: Any) -> str:
+    """Partitions by topic, if they are not too many."""
+    is_shared = type(partitions) is SharedPartitions
+    if is_shared and partitions.text is not None:
+        text: str = partitions.text
+        return text
+    text = "null"
+    if sum(map(len, partitions.values())) <= MAX_PARTITIONS:
         rows = ",".join([f"{quote(topic)}:[{','.join(map(str, ids))}]" for topic, ids in partitions.items()])
-        rows = f"{{{rows}}}"
-    return rows if is_counted else f'{rows},"partitions":{count}'
+        text = f"{{{rows}}}"
+    if is_shared:
+        partitions.text = text
+    return text
+
+
+def _counted_topics(partitions: Any) -> str:
+    """`_topics`, and the number of partitions, which no other fact of the event has."""
+    return f'{_topics(partitions)},"partitions":{sum(map(len, partitions.values()))}'
 
 
 def partitions_of(event: Event) -> int:
@@ -115,7 +133,8 @@ class TransactionJournal:
         self.partition = partition
         self._clock = clock
         self.writer = EventWriter(partition, open_log, clock, TRANSACTION_EVENTS_TOPIC)
-        self._waiting: list[Row] = []
+        self._waiting: list[tuple[Event, int]] = []
+        """The events that are not written yet, with their time (wall ms)."""
         self._size = 0
         """The number of waiting events, plus the number of partitions that they name."""
         self._refused = RefusalCounts(_FACTS)
@@ -128,7 +147,7 @@ class TransactionJournal:
                 continue
             if not self._waiting:
                 self._clock.machine.call_at(self._clock.machine.mono_ms() + LATEST_MS, self.write)
-            self._waiting.append((record_key(event.transactional_id), transaction_json(event, now.wall_ms)))
+            self._waiting.append((event, now.wall_ms))
             self._size += 1
             if "topics" in event.facts:
                 self._size += min(partitions_of(event), MAX_PARTITIONS)
@@ -139,7 +158,8 @@ class TransactionJournal:
         """Write the waiting events."""
         waiting, self._waiting, self._size = self._waiting, [], 0
         if waiting:
-            self.writer.write(waiting, self._clock.now())
+            rows = [(record_key(event.transactional_id), transaction_json(event, ms)) for event, ms in waiting]
+            self.writer.write(rows, self._clock.now())
 
     def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
         """Write that the shard has loaded its state from the log."""

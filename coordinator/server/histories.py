@@ -21,12 +21,15 @@ from muster.coordinator.history.event_writer import HistorySettings, Row
 from muster.coordinator.history.journal import Journal
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.logging.output import LEVELS
 from muster.coordinator.telemetry.figures import last_poll
 from muster.coordinator.telemetry.reports import ClientReports
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, TRANSACTION_EVENTS_TOPIC
 from muster.coordinator.topics.topics import Topics
 
 log = structlog.get_logger("muster.groups")
+_is_enabled: Final = LEVELS.logger("muster.groups").isEnabledFor
+"""`log.is_enabled_for`, in a fifth of the time."""
 
 
 def log_event(event: Event) -> None:
@@ -35,7 +38,7 @@ def log_event(event: Event) -> None:
     if found is not None:
         line, fields = found
         log.info(line, group=event.group_id, **fields(event.facts))
-    elif log.is_enabled_for(logging.DEBUG):
+    elif _is_enabled(logging.DEBUG):
         log.debug(event.kind.replace("_", " "), group=event.group_id, **_plain(event.facts))
 
 

@@ -18,7 +18,14 @@ from muster.coordinator.state_machine.interface import HEADER
 from muster.coordinator.transactions import events, timeouts
 from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked, TransactionCommand
 from muster.coordinator.transactions.state import Step
-from muster.coordinator.transactions.transaction import ADDED, ENDING, ONGOING, Partitions, Transaction
+from muster.coordinator.transactions.transaction import (
+    ADDED,
+    ENDING,
+    ONGOING,
+    Partitions,
+    SharedPartitions,
+    Transaction,
+)
 from muster.protocol.errors import ErrorCode
 from muster.protocol.hashing import java_string_hash
 from muster.protocol.messages.add_partitions_to_txn import (
@@ -235,7 +242,8 @@ def _key(partitions: Mapping[str, Collection[int]]) -> _Key:
 
 @lru_cache(maxsize=1_000)
 def _of_few(present: _Key, asked: _Key) -> _Addition:
-    return _added(dict(present), dict(asked))
+    new, partitions, total, size = _added(dict(present), dict(asked))
+    return _Addition(SharedPartitions(new), SharedPartitions(partitions), total, size)
 
 
 def _added(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addition:

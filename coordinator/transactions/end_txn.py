@@ -153,7 +153,7 @@ def _complete(step: Step, one: Transaction) -> None:
         start_ms=one.start_ms,
         took_ms=max(wall_ms - one.start_ms, 0),
         markers_ms=max(wall_ms - (one.updated_ms if ending is None else ending.since_ms), 0),
-        topics={topic: list(ids) for topic, ids in one.partitions.items()},
+        topics=one.partitions,
         version=one.version,
         next_producer_id=next_producer_id,
         next_producer_epoch=next_producer_epoch,

@@ -24,14 +24,11 @@ from muster.coordinator.transactions.transaction import (
     Partitions,
     Transaction,
     after,
+    rows_of,
 )
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
-from muster.protocol.messages.transaction_records.transaction_log import (
-    PartitionsSchema,
-    TransactionLogKey,
-    TransactionLogValue,
-)
+from muster.protocol.messages.transaction_records.transaction_log import TransactionLogKey, TransactionLogValue
 
 TIMEOUTS: Final = "timeouts"
 """The kind of the deadline of a check for transactions that are open for too long."""
@@ -226,8 +223,3 @@ class Step(Output):
                 kind, command.request, command.client, transactional_id, producer_id, producer_epoch, error, **facts
             )
         )
-
-
-def rows_of(partitions: Partitions) -> list[PartitionsSchema]:
-    """The partitions as rows of a record."""
-    return [PartitionsSchema(topic, list(ids)) for topic, ids in partitions.items()]

@@ -6,12 +6,12 @@ last only for one step, and no record has them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import ClassVar, Final
 
 from muster.coordinator.state_machine.interface import IllegalTransition
-from muster.protocol.messages.transaction_records.transaction_log import TransactionLogValue
+from muster.protocol.messages.transaction_records.transaction_log import PartitionsSchema, TransactionLogValue
 
 EMPTY: Final = "Empty"
 ONGOING: Final = "Ongoing"
@@ -98,6 +98,34 @@ TV_2: Final = 2
 Partitions = Mapping[str, Collection[int]]
 """Partitions by topic, both in the order of the record."""
 NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
+
+
+class SharedRows(list[PartitionsSchema]):
+    """Partitions as rows of many records: never change them. `packed`: their bytes, once a codec has packed them."""
+
+    __slots__ = ("packed",)
+
+    def __init__(self, rows: Iterable[PartitionsSchema]) -> None:
+        super().__init__(rows)
+        self.packed: bytes | None = None
+
+
+class SharedPartitions(dict[str, list[int]]):
+    """Partitions of many transactions: never change them. `text`: their text, once the history has made it."""
+
+    __slots__ = ("rows", "text")
+
+    def __init__(self, partitions: Partitions) -> None:
+        super().__init__((topic, list(ids)) for topic, ids in partitions.items())
+        self.rows = SharedRows(rows_of(partitions))
+        self.text: str | None = None
+
+
+def rows_of(partitions: Partitions) -> list[PartitionsSchema]:
+    """The partitions as rows of a record."""
+    if type(partitions) is SharedPartitions:
+        return partitions.rows
+    return [PartitionsSchema(topic, list(ids)) for topic, ids in partitions.items()]
 
 
 class Transaction:

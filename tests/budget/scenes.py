@@ -425,27 +425,25 @@ def transactions(scene: Scene, topic_id: bytes) -> None:
     scene.node.rest(500)
     producers = [scene.ask(InitProducerIdRequest(f"x{i}", 60_000)) for i in range(4)]
 
-    def records(i: int) -> bytes:
-        one = producers[i]
+    def records(i: int, epoch: int) -> bytes:
         return batch(
-            b"v", producer_id=one.producer_id, producer_epoch=one.producer_epoch, base_sequence=0, transactional=True
+            b"v", producer_id=producers[i].producer_id, producer_epoch=epoch, base_sequence=0, transactional=True
         )
 
-    def offsets(i: int) -> Message:
-        one = producers[i]
+    def offsets(i: int, epoch: int) -> Message:
         rows = [txn_offset_commit.TxnOffsetCommitRequestPartition(0, 5, -1, "")]
         topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(TOPIC, partitions=rows)]
         return txn_offset_commit.TxnOffsetCommitRequest(
-            f"x{i}", "tg", one.producer_id, one.producer_epoch, -1, "", None, topics
+            f"x{i}", "tg", producers[i].producer_id, epoch, -1, "", None, topics
         )
 
-    count("transaction, first produce", [producing(topic_id, records(i), (i,), f"x{i}") for i in range(4)])
-    count("transaction, offset commit", [offsets(i) for i in range(4)], 5)
-    ends = [
-        end_txn.EndTxnRequest(f"x{i}", one.producer_id, one.producer_epoch, True) for i, one in enumerate(producers)
-    ]
-    count("transaction, end", ends)
-    scene.node.rest(500)
+    ids = range(len(producers))
+    for epoch, (first, rest) in enumerate((("first", ""), ("later", "later "))):
+        count(f"transaction, {first} produce", [producing(topic_id, records(i, epoch), (i,), f"x{i}") for i in ids])
+        count(f"transaction, {rest}offset commit", [offsets(i, epoch) for i in ids], 5)
+        ends = [end_txn.EndTxnRequest(f"x{i}", producers[i].producer_id, epoch, True) for i in ids]
+        count(f"transaction, {rest}end", ends)
+        scene.node.rest(500)
     old = [scene.ask(InitProducerIdRequest(f"y{i}", 60_000), 2) for i in range(4)]
     count(
         "transaction of version 1, add partitions",

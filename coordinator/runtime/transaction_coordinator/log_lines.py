@@ -11,15 +11,18 @@ from typing import Any, Final
 
 import structlog
 
+from muster.coordinator.system.logging.output import LEVELS
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.events import Event
 
 log = structlog.get_logger("muster.transactions")
+_is_enabled: Final = LEVELS.logger("muster.transactions").isEnabledFor
+"""`log.is_enabled_for`, in a fifth of the time."""
 
 
 def log_events(happened: Sequence[Event]) -> None:
     """Log events, in their order."""
-    is_debug = log.is_enabled_for(logging.DEBUG)
+    is_debug = _is_enabled(logging.DEBUG)
     for event in happened:
         line = _line(event) if event.kind in _AT_INFO else None
         if line is not None:

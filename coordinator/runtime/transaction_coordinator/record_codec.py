@@ -29,6 +29,7 @@ from muster.coordinator.log.records.headers import (
 from muster.coordinator.log.records.reader import LogRecord, records_of
 from muster.coordinator.runtime.loader import Unreadable
 from muster.coordinator.state_machine.interface import Decoded, Now, Producer, Record
+from muster.coordinator.transactions.transaction import SharedRows
 from muster.protocol.message import MalformedMessage
 from muster.protocol.records import TRANSACTION_STATE, UnknownRecord, pack_record
 from muster.protocol.wire import UVARINTS, put_many, uv
@@ -60,7 +61,12 @@ def packed(record: Record) -> bytes:
         return pack_record(TRANSACTION_STATE, record)
     try:
         name = record.key.transactional_id.encode()  # type: ignore[attr-defined]  # there is one type of key
-        rows = _rows(value.transaction_partitions)
+        partitions = value.transaction_partitions
+        rows = partitions.packed if type(partitions) is SharedRows else None
+        if rows is None:
+            rows = _rows(partitions)
+            if type(partitions) is SharedRows:
+                partitions.packed = rows
         if len(name) > _SHORT - 4:
             return pack_record(TRANSACTION_STATE, record)
         body = (
@@ -104,6 +110,9 @@ class RecordCodec:
 
     def encode(self, records: Sequence[Record]) -> tuple[list[bytes], int]:
         """Each record as its bytes in a batch, and the total number of bytes."""
+        if len(records) == 1:
+            row = packed(records[0])
+            return [row], len(row)
         rows = [packed(record) for record in records]
         return rows, sum(map(len, rows))
 

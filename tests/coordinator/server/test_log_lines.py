@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
 from muster.coordinator.server.histories import log_event
+from muster.coordinator.system.logging.output import LEVELS
 
 Line = dict[str, Any]
 
@@ -59,10 +60,15 @@ def test_a_removed_member_has_a_log_line() -> None:
 
 
 def test_members_that_join_and_leave_are_logged_at_debug_level() -> None:
-    joined = lines_about(events.MEMBER_JOINED, member=MEMBER, protocol_type="consumer", reason=None)
-    left = lines_about(events.MEMBER_LEFT, member=MEMBER, reason="done")
-    created = lines_about(events.GROUP_CREATED)
-    synced = lines_about(events.MEMBERS_SYNCED, synced={"m": 5}, generation=5)
+    assert not lines_about(events.GROUP_CREATED)
+    LEVELS.set("muster.groups", "DEBUG")
+    try:
+        joined = lines_about(events.MEMBER_JOINED, member=MEMBER, protocol_type="consumer", reason=None)
+        left = lines_about(events.MEMBER_LEFT, member=MEMBER, reason="done")
+        created = lines_about(events.GROUP_CREATED)
+        synced = lines_about(events.MEMBERS_SYNCED, synced={"m": 5}, generation=5)
+    finally:
+        LEVELS.unset("muster.groups")
     assert [line["log_level"] for line in joined + left + created + synced] == ["debug"] * 4
     assert joined[0] == {"event": "member joined", "log_level": "debug", "group": "g", "member": "m",
                          "protocol_type": "consumer", "client_id": "c", "host": "/1.2.3.4"}  # fmt: skip
