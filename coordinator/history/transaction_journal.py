@@ -1,8 +1,8 @@
 """The writer of one partition of `__transaction_events`, for the events of one shard's transactional ids.
 
-A busy id has several events in each transaction. So events are encoded and appended together, at most `LATEST_MS`
-after they happened. A killed process loses the events of this time; the state of each id is in `__transaction_state`.
-If the log fails, events are lost, and transactions continue. `docs/events.md` describes the values.
+A busy id has several events in each transaction. So events are appended together, at most `LATEST_MS` after they
+happened. A killed process loses the events of this time; the state of each id is in `__transaction_state`. If the log
+fails, events are lost, and transactions continue. `docs/events.md` describes the values.
 """
 
 from __future__ import annotations
@@ -133,8 +133,7 @@ class TransactionJournal:
         self.partition = partition
         self._clock = clock
         self.writer = EventWriter(partition, open_log, clock, TRANSACTION_EVENTS_TOPIC)
-        self._waiting: list[tuple[Event, int]] = []
-        """The events that are not written yet, with their time (wall ms)."""
+        self._waiting: list[Row] = []
         self._size = 0
         """The number of waiting events, plus the number of partitions that they name."""
         self._refused = RefusalCounts(_FACTS)
@@ -147,7 +146,7 @@ class TransactionJournal:
                 continue
             if not self._waiting:
                 self._clock.machine.call_at(self._clock.machine.mono_ms() + LATEST_MS, self.write)
-            self._waiting.append((event, now.wall_ms))
+            self._waiting.append((record_key(event.transactional_id), transaction_json(event, now.wall_ms)))
             self._size += 1
             if "topics" in event.facts:
                 self._size += min(partitions_of(event), MAX_PARTITIONS)
@@ -158,8 +157,7 @@ class TransactionJournal:
         """Write the waiting events."""
         waiting, self._waiting, self._size = self._waiting, [], 0
         if waiting:
-            rows = [(record_key(event.transactional_id), transaction_json(event, ms)) for event, ms in waiting]
-            self.writer.write(rows, self._clock.now())
+            self.writer.write(waiting, self._clock.now())
 
     def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
         """Write that the shard has loaded its state from the log."""

@@ -20,7 +20,7 @@ from muster.coordinator.api.context import (
     transaction_version,
 )
 from muster.coordinator.api.many_rows import allowed_names, ask_each, until_durable
-from muster.coordinator.api.node import Node, Respond, in_steps
+from muster.coordinator.api.node import PLAIN_ROWS, Node, Respond, in_steps
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError
@@ -94,11 +94,49 @@ _AT_ONCE: Final = 100
 """How many partitions are looked at in one step."""
 
 
-@in_steps
 def handle_add_partitions_to_txn(
+    node: Node, context: RequestContext, request: AddPartitionsToTxnRequest, respond: Respond
+) -> None:
+    """Let the shard of each transactional id add the partitions. Each partition has a row in the answer.
+
+    The shard answers a client's usual request by itself. Other requests are a job.
+    """
+    if _is_usual(node, context, request):
+        command = TransactionCommand(request, respond, context.client)
+        node.transactions.submit(request.transactions[0].transactional_id, command)
+    else:
+        _add_in_steps(node, context, request, respond)
+
+
+def _is_usual(node: Node, context: RequestContext, request: AddPartitionsToTxnRequest) -> bool:
+    """Whether a client names few partitions, each of them once, which exist and to which the client may write."""
+    if add_partitions_comes_from_broker(context.api_version) or len(request.transactions) != 1:
+        return False
+    (transaction,) = request.transactions
+    rows, topics = 0, node.topics.image.by_name
+    names = [topic.name for topic in transaction.topics]
+    for topic in transaction.topics:
+        found, ids = topics.get(topic.name), topic.partitions
+        rows += 1 + len(ids)
+        if found is None or topic.name in INTERNAL_TOPICS or not ids or rows > PLAIN_ROWS or len(set(ids)) < len(ids):
+            return False
+        if not (min(ids) >= 0 and max(ids) < found.partitions):
+            return False
+    if not names or len(set(names)) < len(names) or not transaction.transactional_id:
+        return False
+    # A refusal is logged by the job, which asks again.
+    allows, may_write = node.authorizer.allows, node.authorizer.allowed
+    write, kind = Operation.WRITE, ResourceType.TRANSACTIONAL_ID
+    if not allows(context, write, kind, transaction.transactional_id, log_denied=False):
+        return False
+    allowed = may_write(context, write, ResourceType.TOPIC, names, log_denied=False)
+    return all(name in allowed for name in names)
+
+
+@in_steps
+def _add_in_steps(
     node: Node, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Job[AddPartitionsToTxnResponse]:
-    """Let the shard of each transactional id add the partitions. Each partition has a row in the answer."""
     by_broker = add_partitions_comes_from_broker(context.api_version)
     if by_broker and not node.authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

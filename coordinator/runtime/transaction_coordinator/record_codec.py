@@ -41,6 +41,8 @@ _HEAD: Final = Struct(">hqhib").pack
 """Packs version, producer id, producer epoch, timeout and status."""
 _TIMES: Final = Struct(">qq").pack
 _TAGS: Final = Struct(">3sq2sh").pack
+_TAG: Final = Struct(">3sq").pack
+_ONE_TAG: Final = b"\x01\x00\x08"
 _TWO_TAGS: Final = b"\x02\x00\x08"
 """The number of tagged fields; then the tag and size of the first field, the previous producer id."""
 _SECOND_TAG: Final = b"\x02\x02"
@@ -56,7 +58,6 @@ def packed(record: Record) -> bytes:
         or value.previous_producer_id == -1
         or value.next_producer_id != -1
         or value.next_producer_epoch != -1
-        or not value.client_transaction_version
     ):
         return pack_record(TRANSACTION_STATE, record)
     try:
@@ -76,7 +77,11 @@ def packed(record: Record) -> bytes:
             )
             + rows
             + _TIMES(value.transaction_last_update_timestamp_ms, value.transaction_start_timestamp_ms)
-            + _TAGS(_TWO_TAGS, value.previous_producer_id, _SECOND_TAG, value.client_transaction_version)
+            + (
+                _TAGS(_TWO_TAGS, value.previous_producer_id, _SECOND_TAG, value.client_transaction_version)
+                if value.client_transaction_version
+                else _TAG(_ONE_TAG, value.previous_producer_id)
+            )
         )  # fmt: skip
     except (error, UnicodeEncodeError):
         return pack_record(TRANSACTION_STATE, record)  # `pack_record` raises an error that names the field
