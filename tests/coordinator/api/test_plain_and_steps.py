@@ -10,7 +10,7 @@ import pytest
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.records import produce
-from muster.coordinator.api.transactions import txn_offset_commit
+from muster.coordinator.api.transactions import producers, txn_offset_commit
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
 from muster.coordinator.runtime.group_coordinator.shards import group_shards
@@ -21,6 +21,11 @@ from muster.coordinator.system.jobs import JobQueue, at_once
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.transactions.commands import TransactionSettings
 from muster.protocol.api import api_named
+from muster.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from muster.protocol.messages.end_txn import EndTxnRequest
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -70,7 +75,7 @@ class Side:
     def ask(self, request: Any, version: int) -> Any:
         """The answer as bytes, and as a message."""
         with pytest.MonkeyPatch.context() as patch:
-            for module in (produce, txn_offset_commit):
+            for module in (produce, txn_offset_commit, producers):
                 patch.setattr(module, "PLAIN_ROWS", 0 if self.in_steps else 50)
             return self._ask(request, version)
 
@@ -114,8 +119,8 @@ class Pair:
         return answers[0][1]
 
     def step(self) -> None:
-        what = self.random.choice([self.init, *[self.produce] * 5, *[self.commit] * 3, *[self.end] * 2, self.wait])
-        what()
+        each = [self.init, self.add, *[self.produce] * 5, *[self.commit] * 3, *[self.end] * 2, self.wait]
+        self.random.choice(each)()
 
     def wait(self) -> None:
         ms = self.random.choice([1, 50, 150])
@@ -191,6 +196,26 @@ class Pair:
             ),
             random.choice([3, 4, 5, 5, 5]),
         )  # fmt: skip
+
+    def add(self) -> None:
+        random = self.random
+        name, producer = self.producer()
+        topics = {"t": [random.choice([0, 1, 2, 2, 7, -1])]}
+        if random.random() < 0.3:
+            topics |= random.choice(
+                [{"u": [0]}, {"u": [0, 0]}, {"u": []}, {"nowhere": [0]}, {"__consumer_offsets": [0]}]
+            )
+        repeats = 2 if random.random() < 0.1 else 1
+        self.both(
+            lambda: AddPartitionsToTxnRequest(
+                [
+                    AddPartitionsToTxnTransaction(
+                        name, *producer, False, [AddPartitionsToTxnTopic(*row) for row in topics.items()] * repeats
+                    )
+                ]
+            ),
+            3,
+        )
 
     def end(self) -> None:
         name, producer = self.producer()
