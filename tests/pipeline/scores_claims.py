@@ -74,9 +74,9 @@ class Known:
         self.rebalances = self.lines.get("rebalance", [])
         self.end_ms = max((line.get("until") or line.get("at") or 0 for line in truth), default=0)
 
-    def silences(self, group: str) -> list[tuple[int, int]]:
-        """When the broker of the group, or several hosts, were away."""
-        some = [line for line in self.lines.get("silence", ()) if group in line.get("groups", (group,))]
+    def silences(self, group: str, *, all_of_them: bool = False) -> list[tuple[int, int]]:
+        """When the coordinator of the group, or several hosts, were away; or when any broker was."""
+        some = [line for line in self.lines.get("silence", ()) if all_of_them or group in line.get("groups", (group,))]
         some += [line for line in self.lines.get("episode", ()) if line["what"] == "trouble"]
         return [(line["from"], line["until"]) for line in some]
 
@@ -291,7 +291,9 @@ def _dead(said: Said, known: Known) -> str | None:
 
 
 def _trouble(said: Said, known: Known) -> str | None:
-    lines = [{"from": from_ms, "until": until_ms} for from_ms, until_ms in known.silences(said.group)]
+    # a broker also leads partitions of topics, and coordinates transactions
+    some = known.silences(said.group, all_of_them=said.rule != SILENCE)
+    lines = [{"from": from_ms, "until": until_ms} for from_ms, until_ms in some]
     if _is_of_node(said, known):
         return None
     if not known.near(said, lines, AFTER_MS):

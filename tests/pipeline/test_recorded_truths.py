@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.pipeline.recording.begins import since
 from tests.pipeline.recording.truths import after_nodes
+from tests.pipeline.scores_claims import JUDGES, Known, Said
 from tests.pipeline.scores_seen import seen
 
 
@@ -54,5 +55,9 @@ def test_only_the_groups_of_a_coordinator_that_is_away_are_silent() -> None:
     away = {"kind": "silence", "how": "away-broker", "from": 50_000, "until": 170_000, "groups": ["g"]}
     stuck = line("stall", 60_000, 160_000, topic="t", partitions=[0], how="sleep")
     assert [one["kind"] for one in seen([away, stuck], (), ())] == ["silence"]
+    lost, silent = (Said(rule, "h", "", (), 60_000, 70_000) for rule in ("coordinator_or_network_trouble", "silence"))
+    known = Known([away])
+    assert JUDGES[lost.rule](lost, known) is None  # the broker may have led a partition of its topic
+    assert JUDGES[silent.rule](silent, known) is not None
     elsewhere = seen([{**away, "groups": ["h"]}, stuck], (), ())
     assert [one["kind"] for one in elsewhere] == ["silence", "stall"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from muster.protocol.hashing import group_partition
@@ -45,7 +46,15 @@ def properties(trouble: str) -> dict[str, str]:
 
 
 def _partitions(admin: AdminClient) -> dict[int, Any]:
-    return dict(admin.list_topics(OFFSETS, timeout=10).topics[OFFSETS].partitions)
+    """The partitions of the log of the groups, as soon as a broker answers."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return dict(admin.list_topics(OFFSETS, timeout=10).topics[OFFSETS].partitions)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.5)
 
 
 def coordinators(groups: Iterable[str], leaders: Mapping[int, int]) -> dict[str, int]:
