@@ -36,7 +36,7 @@ from muster.pipeline.episodes.claims import (
 from muster.pipeline.episodes.model import DEATHS, LEFT, Rebalance, Stay
 from muster.pipeline.episodes.share_trouble import share_troubles
 from muster.pipeline.episodes.stream_trouble import stream_troubles
-from muster.pipeline.episodes.trend import Trend, behind_since, closed, members_needed, trend
+from muster.pipeline.episodes.trend import Trend, Way, behind_since, closed, even, members_needed, trend, uneven
 from muster.pipeline.episodes.when import When
 from muster.pipeline.wording import MINUTE, SECOND, duration, number, plural
 
@@ -188,9 +188,7 @@ def _stall_row(one: Stall, when: When) -> Evidence:
 
 
 def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
-    changed = [one.end_ms for one in facts.rebalances if one.members_before != one.members_after]
-    begins = [*changed, *(until_ms for _, until_ms in facts.silences)]
-    found = trend(facts.progress, max(begins, default=None)) or _across_silences(facts, changed)
+    found = _trend(facts)
     if found is None or found.rate <= 0 or not _is_far_behind(found, facts.lags):
         return
     unread = sum(one.lag or 0 for one in _given_up(facts.lags, (found.from_ms + found.until_ms) // 2))
@@ -209,6 +207,17 @@ def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
     yield claim.proved_by([_step_row(one) for one in steps])
 
 
+def _trend(facts: Facts) -> Trend | None:
+    """The trend since the last change of members, or since the last silence; else the trend across silences."""
+    changed = [one.end_ms for one in facts.rebalances if one.members_before != one.members_after]
+    begins = [*changed, *(until_ms for _, until_ms in facts.silences)]
+    for of in (even, uneven):
+        found = trend(facts.progress, max(begins, default=None), of) or _across_silences(facts, changed, of)
+        if found is not None:
+            return found
+    return None
+
+
 def _given_up(lags: Sequence[Last], since_ms: int) -> list[Last]:
     """The partitions that the group does not read any more.
 
@@ -221,7 +230,7 @@ def _given_up(lags: Sequence[Last], since_ms: int) -> list[Last]:
     return [one for one in lags if one.at_ms < since_ms and limits.FAR_SHARE * now[one.topic] < (one.lag or 0)]
 
 
-def _across_silences(facts: Facts, changed: Sequence[int]) -> Trend | None:
+def _across_silences(facts: Facts, changed: Sequence[int], of: Way) -> Trend | None:
     """The trend before and after silences, if the group then had as many members as before them."""
     gaps = [(from_ms, _whole_ms(facts, until_ms)) for from_ms, until_ms in facts.silences]
     known = sorted((one.end_ms, one.members_after) for one in facts.rebalances)
@@ -232,7 +241,7 @@ def _across_silences(facts: Facts, changed: Sequence[int]) -> Trend | None:
     since_ms = max(others, default=0)
     steps = [one for one in facts.progress if one.until_ms >= since_ms]
     joined = closed(steps, gaps)
-    found = trend(joined.steps)
+    found = trend(joined.steps, None, of)
     if found is None:
         return None
     from_ms, until_ms = (ms + joined.moved.get(ms, 0) for ms in (found.from_ms, found.until_ms))

@@ -7,10 +7,10 @@ smallest and the largest lags of the parts of the window show no trend.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, combinations, pairwise
 from math import ceil, sqrt
-from statistics import median
+from statistics import mean, median
 from typing import Final, NamedTuple
 
 from muster.pipeline.episodes import thresholds as limits
@@ -21,6 +21,10 @@ _SURE: Final = 2.58
 """The bounds include the true slope with a probability of 99 %."""
 _PARTS: Final = 4
 """The window is compared in this number of parts."""
+_BURST: Final = 3
+"""Producers write evenly if no step has more records than this many times the median."""
+_OF_LARGEST: Final = 1.0
+"""The lag must grow by this share of the largest progress."""
 
 
 class Trend(NamedTuple):
@@ -74,7 +78,16 @@ def closed(steps: Sequence[Step], gaps: Sequence[Span]) -> Closed:
     return Closed(found, moved)
 
 
-def trend(steps: Sequence[Step], since_ms: int | None = None) -> Trend | None:
+def even(window: Sequence[Step]) -> Trend | None:
+    """The trend of steps that differ little from a straight line; just after commits, if these are rare."""
+    return _of(window) if _commits_often(window) else _of_rare(window)
+
+
+Way = Callable[[Sequence[Step]], Trend | None]
+"""How the trend of a window is found: `even` or `uneven`."""
+
+
+def trend(steps: Sequence[Step], since_ms: int | None = None, of: Way = even) -> Trend | None:
     """The clear trend in the longest window that ends with the last step; None without a clear trend.
 
     The window does not begin before `since_ms`.
@@ -84,7 +97,7 @@ def trend(steps: Sequence[Step], since_ms: int | None = None) -> Trend | None:
         return None
     for size in _sizes(len(known)):
         window, before = known[-size:], known[:-size]
-        found = _of(window) if _commits_often(window) else _of_rare(window)
+        found = of(window)
         # a lag that was as large before, and shrank again, may shrink again
         if found and (found.rate < 0 or found.lag > max((one.lag or 0 for one in before), default=0)):
             return found
@@ -147,6 +160,37 @@ def _of_rare(window: Sequence[Step]) -> Trend | None:
     rate = ((last.lag or 0) - (first.lag or 0)) / seconds
     read = sum(one.records or 0 for one in after[1:]) / seconds
     return Trend(first.until_ms, window[-1].until_ms, rate, least, most, read, read + rate, last.lag or 0)
+
+
+def uneven(window: Sequence[Step]) -> Trend | None:
+    """The trend of a group that falls behind, and takes all records that it finds at once, or commits rarely.
+
+    Between two commits, the lag of a group that keeps up grows, too. But it grows by no more than a commit takes away.
+    So only a larger growth counts. It is measured from the commits with the smallest lag to the last commits. Producers
+    must write evenly: after a burst, a lag is large for some time, too.
+    """
+    at = [number for number, one in enumerate(window) if one.commits]
+    begin = min(at, key=lambda number: window[number].lag or 0, default=0)
+    at = [number for number in at if number >= begin]
+    if len(at) < limits.TREND_COMMITS:
+        return None
+    shown = window[begin : at[-1] + 1]
+    first, last, later = shown[0], shown[-1], shown[1:]
+    span_ms = last.until_ms - first.until_ms
+    written = [one.written or 0 for one in later]
+    if span_ms < limits.TREND_MS or max(written) > _BURST * median(written):
+        return None
+    lags, grown = [float(one.lag or 0) for one in shown], (last.lag or 0) - (first.lag or 0)
+    largest = max(one.records or 0 for one in later)
+    size = len(lags) / _PARTS
+    parts = [mean(lags[round(at * size) : round((at + 1) * size)]) for at in range(_PARTS)]
+    is_least = largest > 0 and grown >= _OF_LARGEST * largest
+    if not is_least or lags[-1] < max(window[one].lag or 0 for one in at) or any(b <= a for a, b in pairwise(parts)):
+        return None
+    seconds = span_ms / limits.SECOND
+    read, rate = sum(one.records or 0 for one in later) / seconds, grown / seconds
+    bounds = (rate - largest / seconds, rate + largest / seconds)
+    return Trend(first.until_ms, window[-1].until_ms, rate, *bounds, read, read + rate, window[-1].lag or 0)
 
 
 def _slopes(times: Sequence[float], values: Sequence[float]) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from muster.pipeline.episodes.claims import Step
-from muster.pipeline.episodes.trend import behind_since, members_needed, trend
+from muster.pipeline.episodes.trend import behind_since, members_needed, trend, uneven
 from tests.pipeline.episodes.timeline import ms
 
 
@@ -110,3 +110,41 @@ def test_a_trend_begins_after_the_last_change_of_the_group() -> None:
     found = trend(steps(44, 60), ms(300))
     assert found is not None
     assert found.from_ms == ms(300)
+
+
+GROWS = (
+    *((30, 130, 20), (24, 103, 40), (6, 51, 120), (6, 100, 145), (6, 189, 84), (0, 0, 216), (3, 147, 204)),
+    *((3, 207, 112), (0, 0, 232), (0, 0, 374), (3, 274, 228), (0, 0, 365), (0, 0, 494), (3, 384, 244), (0, 0, 392)),
+    *((0, 0, 510), (0, 0, 614), (0, 0, 751), (3, 500, 401), (0, 0, 530), (0, 0, 679), (0, 0, 791), (0, 0, 939)),
+    *((0, 0, 1_083), (3, 500, 761), (0, 0, 887), (0, 0, 1_018)),
+)
+"""Commits, records and lag in steps of 5 s: two members take all that they find, and commit it later each time."""
+
+
+def uneven_steps(*rows: tuple[int, int, int], burst_at: int | None = None) -> list[Step]:
+    return [
+        Step(ms(5 * at), ms(5 * at + 5), commits, records, 600 if at == burst_at else 130, lag)
+        for at, (commits, records, lag) in enumerate(rows)
+    ]
+
+
+def test_a_group_that_takes_all_at_once_and_commits_later_each_time_falls_behind() -> None:
+    assert trend(uneven_steps(*GROWS)) is None
+    found = trend(uneven_steps(*GROWS), of=uneven)
+    assert found is not None
+    assert (round(found.least), round(found.rate), round(found.most), round(found.read)) == (2, 6, 10, 20)
+    # what was read and is not committed yet may be as much; or producers wrote much at once; or the lag shrinks again
+    assert trend(uneven_steps(*GROWS[5:]), of=uneven) is None
+    assert trend(uneven_steps(*GROWS, burst_at=9), of=uneven) is None
+    assert trend(uneven_steps(*GROWS, (3, 700, 300)), of=uneven) is None
+    assert trend(uneven_steps(*GROWS[:17]), of=uneven) is None
+
+
+def test_the_sawtooth_of_a_rare_committer_is_no_uneven_trend() -> None:
+    for phase in range(20):
+        since = [(at + phase) % 20 for at in range(50)]
+        rarely = [
+            one._replace(lag=900 * steps_ago, commits=int(not steps_ago), records=0 if steps_ago else 18_000)
+            for one, steps_ago in zip(steps(60, 60, 50), since, strict=True)
+        ]
+        assert trend(rarely, of=uneven) is None, phase
