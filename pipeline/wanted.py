@@ -106,19 +106,6 @@ def batch_filter(wanted: Wanted) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     return keep
 
 
-def other_commits(rows: DataFrame, wanted: Wanted) -> DataFrame:
-    """The commits that `is_kept` leaves out, as rows OTHER_COMMIT: one for each group and step of time."""
-    when = F.col("log_timestamp_ms")
-    left = ~F.coalesce(is_kept(wanted), F.lit(False)) & (F.col("kind") == OFFSET_COMMIT)
-    if wanted.since_ms is not None:
-        left &= when >= wanted.since_ms - _BEFORE_MS
-    if wanted.until_ms is not None:
-        left &= when < wanted.until_ms
-    some = rows.where(left & when.isNotNull() & F.col("group").isNotNull())
-    steps = some.groupBy("group", F.floor(when / STEP_MS).alias("step")).agg(F.min(when).alias("log_timestamp_ms"))
-    return steps.select(F.lit(OTHER_COMMIT).alias("kind"), "group", "log_timestamp_ms")
-
-
 def _others(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
     """The commits of these rows as OTHER_COMMIT rows: one for each group and step of time."""
     when = batch.column("log_timestamp_ms")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -119,18 +119,12 @@ def _by_workers(work: Work, folder: Path, wanted: Wanted) -> dict[str, int]:
 
 def write_kinds(batches: Batches, folder: Path) -> Iterator[pa.RecordBatch]:
     """Write decoded rows into files with new names, one file for each kind. The report (WRITTEN) comes at the end."""
-    files: dict[str, _File] = {}
-    try:
+    files = Files(folder)
+    with files:
         for batch in batches:
             for kind in batch.column("kind").unique().to_pylist():
-                file = files.get(kind)
-                if file is None:
-                    file = files[kind] = _File(folder, kind)
-                file.add(_of_kind(batch, kind))
-    finally:
-        for file in files.values():
-            file.close()
-    rows = [{"kind": kind, "name": file.name, "rows": file.rows} for kind, file in files.items()]
+                files.add(f"kind={kind}", table_columns(kind), _of_kind(batch, kind))
+    rows = [{"kind": part.removeprefix("kind="), "name": name, "rows": rows} for part, name, rows in files.written()]
     yield pa.RecordBatch.from_pylist(rows, schema=WRITTEN)
 
 
@@ -139,15 +133,41 @@ def _of_kind(batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
     return batch if is_it.true_count == batch.num_rows else batch.filter(is_it)
 
 
-class _File:
-    """The file of one kind of one worker. It lacks the columns that the kind never fills."""
+class Files:
+    """Writes rows into files with new names below a folder, one file for each part: a path such as `kind=commit`."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
-        self.name = f"kind={kind}/{uuid.uuid4()}.parquet"
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, _File] = {}
+
+    def __enter__(self) -> Files:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def add(self, part: str, columns: Sequence[str], rows: pa.RecordBatch) -> None:
+        """Add rows to a part. The file has only these columns."""
+        file = self._files.get(part)
+        if file is None:
+            file = self._files[part] = _File(self._folder, part, columns)
+        file.add(rows)
+
+    def written(self) -> Iterator[tuple[str, str, int]]:
+        """The part, the name below the folder, and the number of rows of each file."""
+        return ((part, file.name, file.rows) for part, file in self._files.items())
+
+
+class _File:
+    """The file of one part. It lacks the columns that the rows of the part never fill."""
+
+    def __init__(self, folder: Path, part: str, columns: Sequence[str]) -> None:
+        self.name = f"{part}/{uuid.uuid4()}.parquet"
         self.rows = 0
-        self._columns = table_columns(kind)
+        self._columns = list(columns)
         path = folder / self.name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         schema = pa.schema([DECODED.field(name) for name in self._columns])
         repeated = [name for name in self._columns if name in _REPEATED]
         self._writer = parquet.ParquetWriter(path, schema, use_dictionary=repeated, compression="snappy")
@@ -155,7 +175,7 @@ class _File:
         self._gathered_rows = self._gathered_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows of this kind."""
+        """Add rows."""
         own = batch.select(self._columns)
         self.rows += own.num_rows
         self._gathered.append(own)

@@ -1,4 +1,4 @@
-"""The manifest says what a follower has: its folders, and its position in the stream. Pure.
+"""The manifest says what a follower has: its folders, and its position in the log. Pure.
 
 The folders hold the staged log and the tables. The manifest is one small file that is replaced as a whole. So each step
 has happened completely or not at all, even if the process dies. Every step is a function from one manifest to the next.
@@ -10,8 +10,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-FORMAT: Final = 5
-"""The version of the file's format, and of the streams that a follower reads."""
+from muster.pipeline.schema import OFFSETS_TOPIC
+
+FORMAT: Final = 6
+"""The version of the file's format, and of the topics that a follower reads."""
 BUCKETS: Final = 16
 """Groups are split into this many buckets by a hash of their names. The tables of a bucket are made as a whole."""
 WHOLE: Final = "whole"
@@ -41,7 +43,9 @@ class Manifest(NamedTuple):
     asked: Mapping[str, Any]
     """What the follower follows. A restart must ask for the same, or else the folder would have a mixture."""
     batch: int = -1
-    """The number of the last batch of the stream that is staged."""
+    """The number of the last batch that is staged."""
+    position: Mapping[str, dict[int, int]] = {}
+    """The end of the staged part of each partition, by topic."""
     chunks: tuple[Chunk, ...] = ()
     rows: Mapping[str, int] = {}
     """The number of staged rows, by their kind."""
@@ -78,6 +82,10 @@ def of_text(text: str) -> Manifest:
         if fields.pop("format") != FORMAT:
             raise NotOurs("it was written by another version of Muster: follow into another folder")
         fields["chunks"] = tuple(Chunk(*one) for one in fields["chunks"])
+        fields["position"] = {
+            topic: {int(partition): end for partition, end in ends.items()}
+            for topic, ends in fields["position"].items()
+        }
         fields["dirty"] = {int(bucket): batch for bucket, batch in fields["dirty"].items()}
         return Manifest(**fields)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -88,21 +96,21 @@ def of_text(text: str) -> Manifest:
 
 def appended(
     before: Manifest,
-    batch: int,
+    position: Mapping[str, dict[int, int]],
     chunk: Chunk | None,
     rows: Mapping[str, int],
     last_ms: int | None,
     buckets: Iterable[int],
 ) -> Manifest:
-    """The manifest after a batch was staged; it stays the same if the batch was staged before.
+    """The manifest after one more batch was staged, up to `position`.
 
     `chunk` is None if the batch had no wanted row.
     """
-    if batch <= before.batch:
-        return before
+    batch = before.batch + 1
     times = [one for one in (before.last_ms, last_ms) if one is not None]
     return before._replace(
         batch=batch,
+        position=position,
         chunks=before.chunks if chunk is None else (*before.chunks, chunk),
         rows={kind: before.rows.get(kind, 0) + rows.get(kind, 0) for kind in sorted({*before.rows, *rows})},
         last_ms=max(times, default=None),
@@ -176,3 +184,8 @@ def folders(manifest: Manifest) -> set[tuple[str, str]]:
     """All folders in use, each by its table (or LOG) and its name."""
     parts = ((name, part) for name, buckets in manifest.tables.items() for part in buckets.values())
     return {(LOG, chunk.name) for chunk in manifest.chunks} | set(parts)
+
+
+def reached(manifest: Manifest) -> dict[int, int]:
+    """The end of the staged part of each partition of the offsets log."""
+    return manifest.position.get(OFFSETS_TOPIC, {})

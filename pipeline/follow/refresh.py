@@ -11,15 +11,15 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from typing import Final, NamedTuple
 
-from muster.pipeline.follow.manifest import BUCKETS, WHOLE, Manifest, rebuilt
+from muster.pipeline.follow.manifest import BUCKETS, WHOLE, Manifest, reached, rebuilt
 from muster.pipeline.follow.staging import (
-    SHARE_STATE,
-    reached,
+    is_short,
     staged,
     staged_others,
     staged_transactions,
 )
 from muster.pipeline.follow.store import Store
+from muster.pipeline.follow.tail import SHARE_STATE
 from muster.pipeline.frames import DataFrame, F, frame_of, in_this_process, is_here
 from muster.pipeline.schema import STREAMS_GROUP
 from muster.pipeline.sources.cluster import Offsets, bounds
@@ -117,9 +117,6 @@ OF_ALL: Final = "transactions"
 OF_NOW: Final = (*OF_LAG, "flapping", "silences", "episodes", "verdicts")
 """Tables in which all rows may change as time passes."""
 
-FEW_ROWS: Final = 100_000
-"""Up to this many rows of the log, this process makes the tables, in some 10 s. A plan of Spark costs as much."""
-
 Folders = dict[str, dict[str, str]]
 
 
@@ -128,14 +125,13 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
 
     Tables OF_LAG use the newest ends of the topics whose commits are all staged. Raises ClusterError.
     """
-    is_short = store.local is not None and sum(chunk.rows for chunk in store.manifest.chunks) <= FEW_ROWS
-    with in_this_process() if is_short else nullcontext():
+    with in_this_process() if is_short(store, store.manifest.chunks) else nullcontext():
         return _refresh(store, kafka, watch)
 
 
 def _refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
     manifest = store.manifest
-    logged = reached(store, manifest.batch)
+    logged = reached(manifest)
     seen = watch.newest(logged)
     # at first the tables are made for all buckets, because an empty cluster has tables too
     dirty = set(manifest.dirty) if manifest.version else set(range(BUCKETS))

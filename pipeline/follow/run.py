@@ -1,7 +1,7 @@
 """A running follower.
 
-The stream appends to the staged log. At the same time one thread makes tables, merges chunks and writes the page. The
-thread works for at most about half of the time. The follower can be ended at any time without loss of data.
+It reads a batch of the log, makes tables, and reads again. To make tables, merge chunks and write the page takes at
+most about half of the time. The follower can be ended at any time without loss of data.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
+from muster.pipeline.follow.manifest import Manifest, horizon, reached, to_merge
 from muster.pipeline.follow.refresh import Watch, refresh, request_state
-from muster.pipeline.follow.staging import EVENT, OF_NO_TABLE, appender, logged, merge, reached
+from muster.pipeline.follow.staging import OF_NO_TABLE, append, merge
 from muster.pipeline.follow.store import Store
+from muster.pipeline.follow.tail import EVENT, Tail
 from muster.pipeline.kept import kept
 from muster.pipeline.output import write_delta as write_delta
 from muster.pipeline.output import write_pages
@@ -27,27 +26,16 @@ from muster.pipeline.published import published
 from muster.pipeline.report.content import About
 from muster.pipeline.report.page import pages
 from muster.pipeline.report.select import select
-from muster.pipeline.sources.cluster import ClusterError
+from muster.pipeline.sources.cluster import ClusterError, LogReplaced, admin_client
 from muster.pipeline.sources.options import BOOTSTRAP
 from muster.pipeline.tables.schema import TABLES
 from muster.pipeline.wanted import Wanted
 from muster.pipeline.wording import plural
-from muster.pipeline.write import many_files
 
 _STEP_S: Final = 0.2
 _AGAIN_S: Final = (1, 2, 5, 10, 30)
-"""The pauses before the stream starts again, after the first, second, … failure of the cluster in a row."""
+"""The pauses before a new try, after the first, second, … failure of the cluster in a row."""
 _MAX_FAILURES_ONCE: Final = 3
-_MAX_LATE_WORKERS: Final = 10
-"""A follower whose Python process starts too late so often in a row ends."""
-_MARK: Final = f"{ClusterError.__name__}: "
-_LASTING: Final = "begin with a new checkpoint"
-"""If an error of the stream has this text, a new try does not help."""
-LATE_WORKER: Final = "Python worker failed to connect back"
-"""Spark's error has this text if a stream's Python process needed more than 10 s to start.
-
-That happens on a busy machine. Spark has no setting for these 10 s, and does not use its daemon for streams.
-"""
 
 
 class Following(NamedTuple):
@@ -131,63 +119,44 @@ class Follower:
                 if self._what.once and not self._stopped.is_set():
                     self._refresh_if_due(last=True)
                 break
-            except (StreamingQueryException, ClusterError) as error:
+            except LogReplaced:
+                raise
+            except ClusterError as error:
                 failures = 1 if self.manifest.batch > before else failures + 1
-                if not _is_transient(error) or failures > self._max_failures(error):
-                    if _MARK in str(error):
-                        raise ClusterError(_sentence(error)) from error
+                if failures > self._max_failures():
                     raise
                 wait_s = _AGAIN_S[min(failures, len(_AGAIN_S)) - 1]
-                what = "the machine is busy" if LATE_WORKER in str(error) else "the cluster cannot be read"
-                self._report_status(f"{what}, once more in {wait_s} s: {_sentence(error)}")
+                self._report_status(f"the cluster cannot be read, once more in {wait_s} s: {error}")
                 self._stopped.wait(wait_s)
 
-    def _max_failures(self, error: Exception) -> float:
-        """The allowed number of failures in a row, when `error` is the last one.
+    def _max_failures(self) -> float:
+        """The allowed number of failures in a row.
 
-        Failures of the cluster: one before the first batch, a few with `once`, and otherwise without limit.
+        It is one before the first batch, a few with `once`, and otherwise without limit.
         """
-        if LATE_WORKER in str(error):
-            return _MAX_LATE_WORKERS
         if self.manifest.batch < 0:
             return 1
         return _MAX_FAILURES_ONCE if self._what.once else math.inf
 
     def _follow(self) -> None:
         self._watch.begin()
-        query = self._start()
-        try:
-            while not self._stopped.is_set() and query.isActive:
+        with admin_client(self._what.kafka) as admin:
+            tail = Tail(admin, self._what.kafka, self._what.max_rows, once=self._what.once)
+            next_s = 0.0
+            while not self._stopped.is_set():
+                began_s = time.monotonic()
+                if began_s >= next_s:
+                    batch = tail.next(self.manifest.position)
+                    if batch is not None:
+                        append(self._store, batch, self._what.wanted)
+                    elif self._what.once:
+                        return
+                    if not self._what.once and (batch is None or batch.is_last):
+                        next_s = began_s + self._what.trigger_ms / 1000
                 if not self._refresh_if_due():
-                    self._stopped.wait(_STEP_S)
-            if query.isActive:
-                self._finish_batch(query)
-        finally:
-            query.stop()
-        error = query.exception()
-        if error is not None and not self._stopped.is_set():
-            raise error
+                    self._stopped.wait(max(0.0, min(_STEP_S, next_s - time.monotonic())))
 
-    def _start(self) -> StreamingQuery:
-        with many_files(self._spark):
-            rows = logged(self._spark, self._what.kafka, self._what.max_rows)
-            writer = rows.writeStream.foreachBatch(appender(self._store, self._what.wanted))
-            writer = writer.option("checkpointLocation", self._store.checkpoint).queryName("muster-follow")
-            if self._what.once:
-                return writer.trigger(availableNow=True).start()
-            return writer.trigger(processingTime=f"{self._what.trigger_ms} milliseconds").start()
-
-    def _finish_batch(self, query: StreamingQuery) -> None:
-        """Wait for the end of the running batch, at most about 10 s.
-
-        A batch that is not done is repeated after a restart.
-        """
-        for _ in range(round(10 / _STEP_S)):
-            if not query.isActive or not query.status["isTriggerActive"]:
-                return
-            time.sleep(_STEP_S)
-
-    # ---- work beside the stream
+    # ---- what is made of the log
 
     def _refresh_if_due(self, *, last: bool = False) -> bool:
         """Make old tables again, if it is time. Returns whether there was work.
@@ -218,7 +187,7 @@ class Follower:
         if now_s < self._next_request_s:
             return False
         self._next_request_s = now_s + self._what.trigger_ms / 1000
-        return self._watch.has_grown(reached(self._store, manifest.batch))
+        return self._watch.has_grown(reached(manifest))
 
     def _page_is_due(self, version: int, last: bool) -> bool:
         every = self._what.page_every
@@ -268,15 +237,3 @@ class Follower:
             f"{self._what.kafka[BOOTSTRAP]}: {sum(manifest.rows.values()):,} rows in {batches}; "
             f"tables: version {manifest.version}, {state}, made in {self._took_s:.1f} s"
         )
-
-
-def _is_transient(error: Exception) -> bool:
-    """Whether a new try may succeed: the cluster failed, or the machine was too busy."""
-    text = str(error)
-    return (isinstance(error, ClusterError) or _MARK in text or LATE_WORKER in text) and _LASTING not in text
-
-
-def _sentence(error: Exception) -> str:
-    """The text of an error of the cluster, without the names of modules in Python, Java and Scala."""
-    lines = [line.rpartition(_MARK)[2].strip() for line in str(error).splitlines() if _MARK in line]
-    return lines[-1] if lines else str(error).partition("\n")[0]

@@ -1,33 +1,35 @@
-"""The stream of the log, and how its rows are appended to the staged log.
+"""The staged log: rows of the log of a cluster, in folders (chunks) that are written once.
 
-Each batch is written as one chunk, by a job of Spark.
+Each batch becomes one chunk. Many chunks are merged into one. The tables are made of all chunks.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
+import pyarrow.compute as pc
 
 from muster.pipeline.clock import now_ms
-from muster.pipeline.follow.buckets import bucket_column
+from muster.pipeline.follow.buckets import bucket_of
 from muster.pipeline.follow.manifest import LOG, Chunk, Manifest, appended, merged
-from muster.pipeline.follow.store import Store
-from muster.pipeline.frames import Column, DataFrame, F
+from muster.pipeline.follow.store import BUCKET, Store
+from muster.pipeline.follow.tail import AS_IT_IS, EVENT, KIND_OF, OF_TRANSACTIONS, SHARE_STATE, Batch
+from muster.pipeline.frames import DataFrame, F, in_this_process
+from muster.pipeline.preflight import plain
 from muster.pipeline.schema import (
     CONSUMER_GROUP,
     DECODED,
-    OFFSETS_TOPIC,
     OTHER_COMMIT,
     RAW,
     SHARE_GROUP,
     STREAMS_GROUP,
+    table_columns,
 )
-from muster.pipeline.sources.cluster import Offsets
-from muster.pipeline.sources.options import of_client
 from muster.pipeline.staged import present_topics
 from muster.pipeline.tables import shaped
 from muster.pipeline.tables.epoch_states import epochs_in, topic_names
@@ -36,134 +38,138 @@ from muster.pipeline.tables.log_times import with_sound_times
 from muster.pipeline.tables.share_states import NOTHING as NO_SHARES
 from muster.pipeline.tables.share_states import STATE_TOPIC as SHARE_TOPIC
 from muster.pipeline.tables.share_states import ShareInputs, signs_of_life
-from muster.pipeline.tables.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
-from muster.pipeline.tables.transactions import NOTHING, STATE_TOPIC, TransactionInputs, counts_of
-from muster.pipeline.wanted import ALL, Wanted, is_kept, other_commits, with_last_before
+from muster.pipeline.tables.transactions import NOTHING, TransactionInputs, counts_of
+from muster.pipeline.wanted import Wanted, batch_filter, is_kept, with_last_before
+from muster.pipeline.write import Files
 
-EVENT: Final = "event"
-"""The kind of the rows of `__group_events` in the staged log. Their bytes are in raw_key and raw_value."""
-OF_TRANSACTIONS: Final = {"transaction_state": STATE_TOPIC, "transaction_event": TRANSACTION_EVENTS_TOPIC}
-"""The kinds of rows about transactions, with their topics. Their bytes are in raw_key and raw_value.
-
-These rows belong to no group.
-"""
-SHARE_STATE: Final = "share_state"
-"""The kind of the rows of `__share_group_state`. Their bytes are in raw_key and raw_value."""
 OF_NO_TABLE: Final = (EVENT, SHARE_STATE, *OF_TRANSACTIONS, OTHER_COMMIT)
 """The kinds of rows that are staged as bytes, without decoding, and the commits of groups that are not wanted."""
 STAGED: Final = pa.schema([*DECODED, ("bucket", pa.int32())])
+FEW_ROWS: Final = 100_000
+"""Up to this many rows of the log, this process makes the tables, in some 10 s. A plan of Spark costs as much."""
+_PIECE_ROWS: Final = 200_000
+"""If Spark writes a chunk into another file system, it gets at most about this many rows at once."""
 
 
-def logged(spark: SparkSession, kafka: Mapping[str, str], max_rows: int) -> DataFrame:
-    """The whole log as a stream of STAGED rows. It waits for a topic that does not exist yet."""
-    rows = _stream(spark, kafka, max_rows, {"topic": OFFSETS_TOPIC, "rows": "decoded"})
-    rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, EVENTS_TOPIC, EVENT, F.col("key").cast("string")))
-    rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, SHARE_TOPIC, SHARE_STATE, _group_of_state()))
-    for kind, topic in OF_TRANSACTIONS.items():
-        rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, topic, kind, F.lit(None)))
-    # rows of transactions have no group, so their keys spread them over the buckets
-    key = F.when(F.col("kind").isin(*OF_TRANSACTIONS), F.hex("raw_key"))
-    return rows.withColumn("bucket", bucket_column(F.coalesce("group", key)))
+class _Counted(NamedTuple):
+    """What was staged: the number of rows by bucket and kind, and the time of the last row."""
+
+    rows: Counter[tuple[int, str]]
+    last_ms: int | None
+
+    def by_kind(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for (_, kind), rows in self.rows.items():
+            found[kind] += rows
+        return dict(found)
 
 
-def _group_of_state() -> Column:
-    """The group in a key of `__share_group_state`. It stands after the type and its own length, both of two bytes."""
-    length = "cast(conv(hex(substring(key, 3, 2)), 16, 10) as int)"
-    return F.expr(f"try_cast(substring(key, 5, {length}) as string)")
+def append(store: Store, batch: Batch, wanted: Wanted) -> None:
+    """Append a batch to the staged log, as one chunk. Raises ClusterError."""
+    name = store.name("chunk")
+    counted = _stage(store, name, map(batch_filter(wanted), batch.rows))
+    rows = counted.by_kind()
+    chunk = Chunk(name, 0, sum(rows.values())) if rows else None
+    # the tables of transactions and of silences are made again as a whole, without buckets
+    buckets = {bucket for bucket, kind in counted.rows if kind not in (*OF_TRANSACTIONS, OTHER_COMMIT)}
+    store.change(lambda manifest: appended(manifest, batch.position, chunk, rows, counted.last_ms, buckets))
 
 
-def _as_it_is(
-    spark: SparkSession, kafka: Mapping[str, str], max_rows: int, topic: str, kind: str, group: Column
-) -> DataFrame:
-    """The rows of a topic whose bytes are decoded only when the tables are made."""
-    known = {
-        "kind": F.lit(kind),
-        "log_partition": F.col("partition"),
-        "log_offset": F.col("offset"),
-        "log_timestamp_ms": F.col("timestamp_ms"),
-        "group": group,
-        "reason": F.col("damage"),
-        "raw_key": F.col("key"),
-        "raw_value": F.col("value"),
-    }
-    raw_rows = _stream(spark, kafka, max_rows, {"topic": topic})
-    return shaped(raw_rows.select(*(column.alias(name) for name, column in known.items())), DECODED, {})
+def _stage(store: Store, name: str, batches: Iterable[pa.RecordBatch]) -> _Counted:
+    """Write rows of DECODED as a chunk, and count them."""
+    # a time in the future does not count: with it, all other records would be too old to be kept
+    now = now_ms()
+    rows: Counter[tuple[int, str]] = Counter()
+    last_ms: list[int] = []
+
+    def counted() -> Iterator[tuple[int, str, pa.RecordBatch]]:
+        for batch in batches:
+            times = batch.column("log_timestamp_ms")
+            past = pc.max(times.filter(pc.less_equal(times, now))).as_py()
+            last_ms.extend(() if past is None else (past,))
+            for bucket, kind, some in _parts(batch):
+                rows[bucket, kind] += some.num_rows
+                yield bucket, kind, some
+
+    if store.local is None:
+        _send(store, name, counted())
+    else:
+        with Files(Path(plain(store.folder(LOG, name)))) as files:
+            for bucket, kind, some in counted():
+                files.add(f"{BUCKET}={bucket}/kind={kind}", _columns_of(kind), some)
+    return _Counted(rows, max(last_ms, default=None))
 
 
-def _stream(spark: SparkSession, kafka: Mapping[str, str], max_rows: int, options: Mapping[str, str]) -> DataFrame:
-    reader = spark.readStream.format("muster").options(**options).option("waitForTopic", "true")
-    reader = reader.option("maxRowsPerTrigger", str(max_rows))
-    reader = reader.option("numPartitions", str(max(spark.sparkContext.defaultParallelism, 1)))
-    return reader.options(**of_client(kafka)).load()
+def _parts(batch: pa.RecordBatch) -> Iterator[tuple[int, str, pa.RecordBatch]]:
+    """The rows of each bucket and kind."""
+    groups = batch.column("group").dictionary_encode()
+    of_group = np.array([*map(bucket_of, groups.dictionary.to_pylist()), bucket_of(None)], np.int64)
+    buckets = of_group[groups.indices.fill_null(len(groups.dictionary)).to_numpy()]
+    for kind in batch.column("kind").unique().to_pylist():
+        is_it = pc.equal(batch.column("kind"), kind)
+        some, at = batch.filter(is_it), buckets[is_it.to_numpy(zero_copy_only=False)]
+        if kind in OF_TRANSACTIONS:
+            # they have no group, so their keys spread them over the buckets
+            at = np.array([bucket_of(key and key.hex()) for key in some.column("raw_key").to_pylist()], np.int64)
+        for bucket in np.unique(at).tolist():
+            yield bucket, kind, some.filter(pa.array(at == bucket))
 
 
-def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
-    """The function that Spark calls with each batch. It does nothing for a batch that was staged before."""
-
-    def append(rows: DataFrame, batch: int) -> None:
-        if batch <= store.manifest.batch:
-            return
-        kept = rows.where(is_kept(wanted))
-        if wanted != ALL:
-            others = other_commits(rows, wanted).withColumn("bucket", bucket_column(F.col("group")))
-            kept = kept.unionByName(others, allowMissingColumns=True)
-        name = store.name("chunk")
-        _write(kept, store.folder(LOG, name))
-        found = _counts(store, name)
-        by_kind: dict[str, int] = {}
-        for _, kind, count, _ in found:
-            by_kind[kind] = by_kind.get(kind, 0) + count
-        chunk = Chunk(name, 0, sum(by_kind.values())) if found else None
-        last_ms = max((at_ms for *_, at_ms in found if at_ms is not None), default=None)
-        # the tables of transactions and of silences are made again as a whole, without buckets
-        buckets = {bucket for bucket, kind, *_ in found if kind not in (*OF_TRANSACTIONS, OTHER_COMMIT)}
-        store.change(lambda manifest: appended(manifest, batch, chunk, by_kind, last_ms, buckets))
-
-    return append
+def _columns_of(kind: str) -> Sequence[str]:
+    return AS_IT_IS if kind in KIND_OF.values() else table_columns(kind)
 
 
-def reached(store: Store, batch: int) -> Offsets:
-    """The end of the staged part of each partition after a batch. Spark wrote the ends down before the batch.
+def _send(store: Store, name: str, parts: Iterable[tuple[int, str, pa.RecordBatch]]) -> None:
+    """Let Spark write a chunk into another file system, piece by piece."""
+    pieces: list[pa.RecordBatch] = []
 
-    The result is empty for batch -1: nothing is staged.
-    """
-    text = store.read_text(f"{store.checkpoint}/offsets/{batch}") if batch >= 0 else None
-    if text is None:
-        return {}
-    # the file has a version, Spark's settings, and a line for each stream; the offsets log is the first stream
-    return {int(partition): end for partition, end in json.loads(text.splitlines()[2]).items()}
+    def write() -> None:
+        if pieces:
+            _write(store.spark.createDataFrame(pa.Table.from_batches(pieces)), store.folder(LOG, name))
+            pieces.clear()
+
+    for bucket, _, some in parts:
+        columns = [*some.columns, pa.repeat(pa.scalar(bucket, pa.int32()), some.num_rows)]
+        pieces.append(pa.RecordBatch.from_arrays(columns, schema=STAGED))
+        if sum(one.num_rows for one in pieces) >= _PIECE_ROWS:
+            write()
+    write()
 
 
 def _write(rows: DataFrame, folder: str) -> None:
     # so each bucket and kind has one file, not one from each task
-    rows.repartition("bucket").write.partitionBy("bucket", "kind").parquet(folder)
+    rows.repartition(BUCKET).write.mode("append").partitionBy(BUCKET, "kind").parquet(folder)
 
 
-def _counts(store: Store, name: str) -> list[tuple[int, str, int, int | None]]:
-    """For each bucket and kind of a chunk: the number of rows, and the time of the last row."""
-    if not store.buckets(LOG, name):
-        return []
-    # a time in the future does not count: with it, all other records would be too old to be kept
-    past = F.when(F.col("log_timestamp_ms") <= now_ms(), F.col("log_timestamp_ms"))
-    rows = store.read(LOG, [name], STAGED).groupBy("bucket", "kind")
-    counted = rows.agg(F.count("*").alias("rows"), F.max(past).alias("last_ms")).collect()
-    return [(row["bucket"], row["kind"], row["rows"], row["last_ms"]) for row in counted]
+def is_short(store: Store, chunks: Iterable[Chunk]) -> bool:
+    """Whether this process works with the rows of these chunks, without Spark."""
+    return store.local is not None and sum(chunk.rows for chunk in chunks) <= FEW_ROWS
 
 
 def merge(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> None:
     """Merge some chunks into one. If rows from before `since_ms` are to be dropped, the chunks must be all chunks."""
-    rows = _kept(store.read(LOG, [chunk.name for chunk in chunks], STAGED), since_ms)
-    if since_ms is not None and len(chunks) == len(store.manifest.chunks):
-        # these tombstones are not needed: what they deleted is dropped too. Each member with epochs leaves several
-        is_old = F.col("is_tombstone") & (F.col("log_timestamp_ms") < since_ms)
-        with_epochs = F.col("kind").isin(CONSUMER_GROUP, SHARE_GROUP, STREAMS_GROUP)
-        rows = rows.where(~F.coalesce(with_epochs & is_old, F.lit(False)))
     name = store.name("chunk")
-    _write(rows, store.folder(LOG, name))
-    count = sum(number for _, _, number, _ in _counts(store, name))
+    if is_short(store, chunks):
+        with in_this_process():
+            rows = _merged(store, chunks, since_ms).toArrow()
+        count = _stage(store, name, rows.select(DECODED.names).cast(DECODED).to_batches()).rows.total()
+    else:
+        _write(_merged(store, chunks, since_ms), store.folder(LOG, name))
+        count = store.read(LOG, [name], STAGED).count() if store.buckets(LOG, name) else 0
     level = max(chunk.level for chunk in chunks) + (since_ms == store.manifest.since_ms)
     new = Chunk(name, level, count) if count else None
     store.change(lambda manifest: merged(manifest, chunks, new, since_ms))
+
+
+def _merged(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> DataFrame:
+    """The rows of the chunks that are kept."""
+    rows = _kept(store.read(LOG, [chunk.name for chunk in chunks], STAGED), since_ms)
+    if since_ms is None or len(chunks) < len(store.manifest.chunks):
+        return rows
+    # these tombstones are not needed: what they deleted is dropped too. Each member with epochs leaves several
+    is_old = F.col("is_tombstone") & (F.col("log_timestamp_ms") < since_ms)
+    with_epochs = F.col("kind").isin(CONSUMER_GROUP, SHARE_GROUP, STREAMS_GROUP)
+    return rows.where(~F.coalesce(with_epochs & is_old, F.lit(False)))
 
 
 def _kept(rows: DataFrame, since_ms: int | None) -> DataFrame:

@@ -46,7 +46,6 @@ class Store:
         self.spark = spark
         self.out = out.rstrip("/")
         self.root = f"{self.out}/{KEPT}"
-        self.checkpoint = f"{self.root}/checkpoint"
         self.manifest = Manifest({})
         self.local = Path(plain(self.out)) if is_local(spark, self.out) else None
         """The path of the folder `out` if it is on this machine, otherwise None."""
@@ -72,7 +71,6 @@ class Store:
 
     def _open(self, asked: dict[str, Any], since_ms: int | None, *, linked: bool) -> None:
         text = self.read_text(f"{self.root}/manifest.json")
-        begun = self._exists(f"{self.checkpoint}/metadata")
         try:
             self.manifest = Manifest(asked, since_ms=since_ms) if text is None else of_text(text)
         except NotOurs as error:
@@ -80,9 +78,6 @@ class Store:
         if self.manifest.asked != asked:
             was = ", ".join(f"{name}={value}" for name, value in self.manifest.asked.items())
             raise NotOurs(f"{self.out} follows something else ({was}): ask for the same, or give another --out")
-        if begun != (text is not None) and (begun or self.manifest.batch >= 0):
-            lacking = "its checkpoint" if text is not None else "its manifest"
-            raise NotOurs(f"{self.root}: {lacking} is gone: remove the folder, or give another --out")
         shown = None if self.local is None else self.local / "tables"
         if linked and shown is not None and shown.exists() and not shown.is_symlink():
             raise NotOurs(f"{self.out}/tables was left by an analysis that does not follow: give another --out")
@@ -180,7 +175,7 @@ class Store:
         """Remove folders that no manifest has named. `unused`: the folders of each table, by bucket."""
         names = {(table, name.partition("/")[0]) for table, buckets in unused.items() for name in buckets.values()}
         for table, name in names:
-            remove(self.spark, self.folder(table, name))
+            self._remove(table, name)
 
     def sweep(self) -> None:
         """Remove folders that were out of use at the last call of `sweep`. Their readers have finished since then."""
@@ -188,7 +183,14 @@ class Store:
         used = folders(self.manifest)
         for table, name in gone:
             if (table, name) not in used:
-                remove(self.spark, self.folder(table, name))
+                self._remove(table, name)
+
+    def _remove(self, table: str, name: str) -> None:
+        if self.local is None:
+            remove(self.spark, self.folder(table, name))
+        else:
+            # without hundreds of calls into Java for each version of the tables
+            shutil.rmtree(plain(self.folder(table, name)), ignore_errors=True)
 
     def _sweep_all(self) -> None:
         """Remove all folders that the manifest does not name."""
@@ -197,7 +199,7 @@ class Store:
             wanted = {name.partition("/")[0] for of, name in used if of == table}
             for name in self._list(f"{self.root}/data/{table}"):
                 if name not in wanted:
-                    remove(self.spark, self.folder(table, name))
+                    self._remove(table, name)
 
     # ---- for readers that do not know of the manifest
 
@@ -269,12 +271,11 @@ class Store:
         context = hadoop.FileContext.getFileContext(system.getUri(), self.spark.sparkContext._jsc.hadoopConfiguration())
         context.rename(hadoop.Path(old), there, options)
 
-    def _exists(self, path: str) -> bool:
-        system, where = file_system(self.spark, path)
-        return bool(system.exists(where))
-
     def _list(self, path: str) -> list[str]:
         """The names in a folder; empty if the folder does not exist."""
+        if self.local is not None:
+            place = Path(plain(path))
+            return sorted(one.name for one in place.iterdir()) if place.is_dir() else []
         system, where = file_system(self.spark, path)
         if not system.exists(where):
             return []

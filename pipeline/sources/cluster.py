@@ -63,6 +63,10 @@ class ClusterError(RuntimeError):
     """The cluster, or the client library, refused a request. The message says what was refused."""
 
 
+class LogReplaced(ClusterError):
+    """The log of a topic lacks records that were already read. The topic was deleted, created anew, or cut."""
+
+
 class Range(NamedTuple):
     """Offsets of one partition, from `start` to before `end`."""
 
@@ -146,10 +150,25 @@ def bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offset
     The end depends on the isolation level. Raises ClusterError, NoSource.
     """
     with admin_client(client) as admin:
-        places = [TopicPartition(reading.topic, number) for number in _partitions(admin, client, reading.topic)]
-        first = _offsets(admin, places, OffsetSpec.earliest(), reading)  # type: ignore[no-untyped-call]  # lacks annotations
-        last = _offsets(admin, places, OffsetSpec.latest(), reading)  # type: ignore[no-untyped-call]  # lacks annotations
-        return first, last
+        found, unseen = bounds_of_topics(admin, [reading.topic], reading.isolation)
+        if unseen:
+            raise NoSource(
+                f"{client['bootstrap.servers']} has no topic {reading.topic} ({unseen[reading.topic]}): a cluster has "
+                "no offsets topic before its first group, and who may not describe a topic cannot see it"
+            )
+        return found[reading.topic]
+
+
+def bounds_of_topics(
+    admin: AdminClient, topics: Sequence[str], isolation: str = READ_COMMITTED
+) -> tuple[dict[str, tuple[Offsets, Offsets]], dict[str, str]]:
+    """The bounds of several topics, as `bounds` has them, and why a topic is not seen. Raises KafkaException."""
+    places, unseen = _partitions(admin, topics)
+    found: dict[str, tuple[Offsets, Offsets]] = {topic: ({}, {}) for topic in topics if topic not in unseen}
+    for side, spec in enumerate((OffsetSpec.earliest(), OffsetSpec.latest())):  # type: ignore[no-untyped-call]  # lacks annotations
+        for place, offset in _offsets(admin, places, spec, isolation).items():
+            found[place.topic][side][place.partition] = offset
+    return found, unseen
 
 
 def wanted_bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offsets]:
@@ -163,7 +182,8 @@ def wanted_bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets,
         return first, last
     with admin_client(client) as admin:
         places = [TopicPartition(reading.topic, partition) for partition in last]
-        newer = _offsets(admin, places, OffsetSpec.for_timestamp(max(since_ms, 0)), reading)
+        found = _offsets(admin, places, OffsetSpec.for_timestamp(max(since_ms, 0)), reading.isolation)
+    newer = {place.partition: offset for place, offset in found.items()}
     begin = {one: last[one] if newer[one] < 0 else max(newer[one], first[one]) for one in last}
     return begin, last
 
@@ -175,25 +195,27 @@ def of_partitions(reading: Reading, first: Offsets, last: Offsets) -> tuple[Offs
     return {one: first[one] for one in wanted}, {one: last[one] for one in wanted}
 
 
-def _partitions(admin: AdminClient, client: Mapping[str, str], topic: str) -> list[int]:
-    """The partitions of a topic; this request does not create the topic."""
-    asked = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_TIMEOUT_S)
-    try:
-        return sorted(partition.id for partition in asked[topic].result().partitions)
-    except KafkaException as error:
-        if error.args[0].code() not in _NO_TOPIC:
-            raise
-        raise NoSource(
-            f"{client['bootstrap.servers']} has no topic {topic} ({error.args[0].str()}): a cluster has no "
-            "offsets topic before its first group, and who may not describe a topic cannot see it"
-        ) from error
+def _partitions(admin: AdminClient, topics: Sequence[str]) -> tuple[list[TopicPartition], dict[str, str]]:
+    """The partitions of topics, and why a topic is not seen; this request creates no topic."""
+    found, unseen = [], {}
+    for topic, asked in admin.describe_topics(TopicCollection([*topics]), request_timeout=ANSWER_TIMEOUT_S).items():
+        try:
+            found += [TopicPartition(topic, number) for number in sorted(one.id for one in asked.result().partitions)]
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_TOPIC:
+                raise
+            unseen[topic] = error.args[0].str()
+    return found, unseen
 
 
-def _offsets(admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetSpec, reading: Reading) -> Offsets:
-    committed = reading.isolation == READ_COMMITTED
-    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+def _offsets(
+    admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetSpec, isolation: str
+) -> dict[TopicPartition, int]:
+    if not places:
+        return {}
+    level = IsolationLevel.READ_COMMITTED if isolation == READ_COMMITTED else IsolationLevel.READ_UNCOMMITTED
     asked = admin.list_offsets(dict.fromkeys(places, spec), isolation_level=level, request_timeout=ANSWER_TIMEOUT_S)
-    return {place.partition: future.result().offset for place, future in asked.items()}
+    return {place: future.result().offset for place, future in asked.items()}
 
 
 def ranges_between(start: Offsets, end: Offsets, rows: int) -> list[Range]:
@@ -230,6 +252,25 @@ def bounded(start: Offsets, end: Offsets, rows: int) -> Offsets:
         left -= part
         reached[partition] = start.get(partition, 0) + part
     return reached
+
+
+def readable_end(topic: str, read: Offsets, within: tuple[Offsets, Offsets], target: Offsets | None) -> Offsets:
+    """The end up to which a reader may read that has read the offsets `read`.
+
+    `within`: the bounds of the log. `target`: nothing behind these offsets is read; None: all may be read. Raises
+    LogReplaced if the log ends before rows that were read.
+    """
+    first, last = within
+    if read and not first:
+        raise LogReplaced(f"{topic} was deleted")
+    at = {partition: read.get(partition, 0) for partition in first}
+    for partition, stop in last.items():
+        if stop < at[partition]:
+            raise LogReplaced(
+                f"{topic}-{partition} ends at {stop}, but all before offset {at[partition]} was read already: "
+                "the topic was created anew or cut"
+            )
+    return last if target is None else {one: max(target.get(one, 0), at[one]) for one in at}
 
 
 def read_ranges(client: Mapping[str, str], reading: Reading, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:

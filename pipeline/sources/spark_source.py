@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from muster.pipeline.decode import decode_all
 from muster.pipeline.sources.cluster import (
-    ClusterError,
+    LogReplaced,
     Offsets,
     Range,
     bounded,
@@ -24,6 +24,7 @@ from muster.pipeline.sources.cluster import (
     check_reachable,
     of_partitions,
     read_ranges,
+    readable_end,
     share_ranges,
     wanted_bounds,
 )
@@ -146,24 +147,16 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802  # Spark's name
-        """The end of the next batch. Raises ClusterError if the log ends before rows that were already read."""
-        first, self._last = self._bounds()
-        read = _of_json(start)
-        if read and not first:
-            raise ClusterError(f"{self._options.reading.topic} was deleted; begin with a new checkpoint")
-        at = {partition: read.get(partition, 0) for partition in first}
-        for partition, stop in self._last.items():
-            if stop < at[partition]:
-                raise ClusterError(
-                    f"{self._options.reading.topic}-{partition} ends at {stop}, but all before offset {at[partition]} "
-                    "was read already: the topic was created anew or cut; begin with a new checkpoint"
-                )
-        end = self._last
-        if self._target is not None:
-            end = {partition: max(self._target.get(partition, 0), at[partition]) for partition in at}
+        """The end of the next batch. Raises LogReplaced if the log ends before rows that were already read."""
+        within, read = self._bounds(), _of_json(start)
+        self._last = within[1]
+        try:
+            end = readable_end(self._options.reading.topic, read, within, self._target)
+        except LogReplaced as error:
+            raise LogReplaced(f"{error}; begin with a new checkpoint") from None
         if isinstance(limit, ReadAllAvailable):
             return _as_json(end)
-        return _as_json(bounded(at, end, getattr(limit, "max_rows", self._options.max_rows)))
+        return _as_json(bounded(read, end, getattr(limit, "max_rows", self._options.max_rows)))
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802  # Spark's name
         """The end of the log at the last request."""

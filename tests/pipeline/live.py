@@ -19,6 +19,11 @@ from confluent_kafka.admin import (
 TOPIC: Final = "orders"
 PARTITIONS: Final = 4
 ANSWER_TIMEOUT_S: Final = 30.0
+LATE_WORKER: Final = "Python worker failed to connect back"
+"""Spark's error has this text if a stream's Python process needed more than 10 s to start.
+
+That happens on a busy machine. Spark has no setting for these 10 s, and does not use its daemon for streams.
+"""
 
 
 class Live:

@@ -36,7 +36,7 @@ BOUNDED = {
     ("tables/comparison.py", "comparison", "broadcast"): "one row",
     ("whatif/job.py", "what_if", "broadcast"): "one row",
     ("whatif/job.py", "_away", "broadcast"): "the silences",
-    ("follow/staging.py", "_counts", "collect"): "the number of kinds",
+    ("follow/staging.py", "merge", "toArrow"): "chunks of at most 100,000 rows, which this process merges",
     ("follow/store.py", "_write_here", "toArrow"): "the tables of at most 100,000 rows, which this process makes",
     ("tables/comparison.py", "check_time", "first"): "one row",
     ("tables/comparison.py", "_span", "first"): "one row",

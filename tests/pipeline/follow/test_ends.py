@@ -7,10 +7,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
-from muster.pipeline.follow import refresh, run
+from muster.pipeline.follow import refresh, run, staging
+from muster.pipeline.follow.manifest import reached
 from muster.pipeline.follow.refresh import ClusterState, Watch, request_state
 from muster.pipeline.follow.run import Follower, Following
-from muster.pipeline.follow.staging import reached
 from muster.pipeline.sources.cluster import Offsets
 from muster.pipeline.sources.ends import Reach
 from muster.pipeline.stage import Source, stage
@@ -131,7 +131,7 @@ def test_a_group_that_commits_to_the_end_is_never_late(
     def tend_late(*, last: bool = False) -> bool:
         if last:
             group.goes_on()
-            positions.append(reached(follower._store, follower.manifest.batch))
+            positions.append(reached(follower.manifest))
         return tend(last=last)
 
     monkeypatch.setattr(follower, "_refresh_if_due", tend_late)
@@ -156,7 +156,7 @@ def test_a_group_without_commits_falls_behind(
         "MADE",
         ("commits", "generations", "memberships", "ownership", "rebalances", "regressions", "skips", *refresh.OF_NOW),
     )
-    monkeypatch.setattr(refresh, "FEW_ROWS", 0)  # Spark makes the tables
+    monkeypatch.setattr(staging, "FEW_ROWS", 0)  # Spark makes the tables
     group = Healthy(live)
     following = Following(live.client, str(tmp_path), Wanted(groups=("healthy",)), once=True, page_every=0)
     Follower(spark, following).run()

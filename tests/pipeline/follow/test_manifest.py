@@ -15,6 +15,7 @@ from muster.pipeline.follow.manifest import (
     horizon,
     merged,
     of_text,
+    reached,
     rebuilt,
     to_merge,
     to_text,
@@ -30,29 +31,28 @@ def chunk(number: int, level: int = 0) -> Chunk:
 def with_batches(count: int) -> Manifest:
     manifest = EMPTY
     for number in range(count):
-        manifest = appended(manifest, number, chunk(number), {"commit": 10}, 1_000 * number, [number % 3])
+        ends = {"__consumer_offsets": {3: 10 * number}}
+        manifest = appended(manifest, ends, chunk(number), {"commit": 10}, 1_000 * number, [number % 3])
     return manifest
 
 
-def test_a_batch_is_staged_once() -> None:
-    once = appended(EMPTY, 0, chunk(0), {"commit": 7, "event": 3}, 5_000, [1, 4])
+def test_a_batch_is_appended_with_the_position_behind_it() -> None:
+    position = {"__consumer_offsets": {0: 10}}
+    once = appended(EMPTY, position, chunk(0), {"commit": 7, "event": 3}, 5_000, [1, 4])
     assert once == EMPTY._replace(
-        batch=0, chunks=(chunk(0),), rows={"commit": 7, "event": 3}, last_ms=5_000, dirty={1: 0, 4: 0}
-    )
-    assert appended(once, 0, chunk(1), {"commit": 7}, 6_000, [2]) is once
-    twice = appended(once, 1, None, {}, None, [])
+        batch=0, position=position, chunks=(chunk(0),), rows={"commit": 7, "event": 3}, last_ms=5_000,
+        dirty={1: 0, 4: 0},
+    )  # fmt: skip
+    assert (reached(EMPTY), reached(once)) == ({}, {0: 10})
+    twice = appended(once, {}, None, {}, None, [])
     assert (twice.batch, twice.chunks, twice.last_ms, twice.rows) == (1, once.chunks, 5_000, once.rows)
-    assert appended(twice, 2, chunk(2), {"commit": 1}, 4_000, [4])[2:6] == (
-        (chunk(0), chunk(2)),
-        {"commit": 8, "event": 3},
-        5_000,
-        None,
-    )
+    later = appended(twice, {}, chunk(2), {"commit": 1}, 4_000, [4])
+    assert (later.chunks, later.rows, later.last_ms) == ((chunk(0), chunk(2)), {"commit": 8, "event": 3}, 5_000)
 
 
 def test_batches_staged_during_a_rebuild_leave_the_tables_outdated() -> None:
     before = with_batches(3)
-    meanwhile = appended(before, 3, chunk(3), {"commit": 1}, 9_000, [1])
+    meanwhile = appended(before, {}, chunk(3), {"commit": 1}, 9_000, [1])
     after = rebuilt(meanwhile, before.batch, [0, 1, 2], {"moves": {"0": "v=1/bucket=0"}}, has_ends=True)
     assert after.dirty == {1: 3}
     assert (after.version, after.built, after.batch, after.has_ends) == (1, 2, 3, True)
@@ -71,7 +71,7 @@ def test_many_small_chunks_are_merged() -> None:
     manifest = with_batches(RUN)
     due = to_merge(manifest)
     assert due == manifest.chunks
-    later = appended(manifest, RUN, chunk(RUN), {"commit": 1}, 1, [0])
+    later = appended(manifest, {}, chunk(RUN), {"commit": 1}, 1, [0])
     done = merged(later, due, Chunk("merged=1", 1, 80), None)
     assert done.chunks == (Chunk("merged=1", 1, 80), chunk(RUN))
     assert done.dirty == later.dirty
@@ -103,8 +103,8 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     [
         ("", "cannot be read"),
         ("[]", "cannot be read"),
-        ('{"format": 5, "chunks": [[1]]}', "cannot be read"),
-        (to_text(EMPTY).replace('"format": 5', '"format": 4'), "another version of Muster"),
+        ('{"format": 6, "chunks": [[1]]}', "cannot be read"),
+        (to_text(EMPTY).replace('"format": 6', '"format": 5'), "another version of Muster"),
     ],
 )
 def test_a_malformed_manifest_is_refused(text: str, why: str) -> None:

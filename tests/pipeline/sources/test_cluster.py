@@ -12,7 +12,6 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from muster.pipeline.follow.run import LATE_WORKER
 from muster.pipeline.schema import OFFSETS_TOPIC
 from muster.pipeline.sources.cluster import (
     ClusterError,
@@ -28,7 +27,7 @@ from muster.pipeline.sources.options import BadOption, options_of
 from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import READ_UNCOMMITTED, Reading, read_segments
 from muster.pipeline.sources.spark_source import ClusterStream
-from tests.pipeline.live import Live
+from tests.pipeline.live import LATE_WORKER, Live
 from tests.support.servers import QUICK, MusterServer
 
 

@@ -8,10 +8,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from muster.pipeline.decode import decode_all
-from muster.pipeline.follow.run import LATE_WORKER
 from muster.pipeline.schema import KINDS, UNKNOWN, table_columns
 from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.tables import counts, table
+from tests.pipeline.live import LATE_WORKER
 from tests.pipeline.raw import commit, in_order
 from tests.pipeline.sources.logs import batch, write_segment
 from tests.protocol.golden import GOLDEN
