@@ -157,7 +157,7 @@ def _cause(was: Mapping[str, Any], row: Mapping[str, Any]) -> str:
 def _times(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Figure]:
     starts, lengths, inside, lasts, outside, wide = [], [], [], [], [], []
     for was, row in both:
-        if row["start_ms"] is None:
+        if row["start_ms"] is None or row["took_ms"] is None:  # the log begins in its midst
             continue
         starts.append(abs(row["start_ms"] - was["acted"]))
         true_ms = max(was["settled"] - was["acted"], 1)

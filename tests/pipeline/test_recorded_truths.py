@@ -34,6 +34,16 @@ def test_a_log_that_begins_in_mid_life_knows_nothing_of_what_was_before() -> Non
     assert list(since(some)) == some
 
 
+def test_after_a_cut_nobody_knows_who_was_a_member_before_the_first_rebalance() -> None:
+    begins = {"kind": "begins", "how": "cut", "at": 100}
+    stop, deaths = line("episode", 110, 120, what="whole_stop"), line("episode", 130, 140, what="deaths")
+    found = list(since([begins, stop, deaths, rebalance(2, 112), rebalance(3, 135)]))
+    assert found == [
+        begins, {**stop, "cut": True}, deaths, rebalance(3, 135),
+        {"kind": "unsure", "group": "g", "first": 1, "last": 2},
+    ]  # fmt: skip
+
+
 def test_a_member_that_is_too_slow_is_too_slow_again_when_it_is_back() -> None:
     began = after_nodes([{"kind": "node", "members": ["g-2", "h-2"], "from": 30, "until": 50}])
     assert began(line("incident", 10, 90, members=["g-2"]))["from"] == 50

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 _GOES_ON: Final = frozenset({"too_slow", "keeps_up", "behind", "poison", "two_topics"})
 """Incidents that go on after their script has ended."""
+CUT: Final = "cut"
+"""How a log begins without its earlier segments."""
 _LOOPS: Final = frozenset({"crash_loop", "flapping", "slow_poller"})
 """Episodes of which the log may show enough, though not the beginning."""
 
@@ -17,20 +19,30 @@ def since(lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     Earlier episodes are kept, because old records may show them. Nobody has to find those that are `cut`.
     """
     some = list(lines)
-    at = max((line["at"] for line in some if line["kind"] == "begins"), default=None)
-    if at is None:
+    begins = next((line for line in some if line["kind"] == "begins"), None)
+    if begins is None:
         yield from some
         return
-    unknown: dict[str, int] = {}
+    at, unknown = begins["at"], dict[str, int]()
+    first = _first(some, at) if begins["how"] == CUT else {}
     for line in some:
         group = line.get("group")
-        if line["kind"] == "rebalance" and line["acted"] < at:
+        if line["kind"] == "rebalance" and (line["acted"] < at or line["acted"] == first.get(group)):
             unknown[group] = max(unknown.get(group, 0), line["generation"])
+        elif line["kind"] == "episode" and line["what"] not in _LOOPS and line["from"] <= first.get(group, at - 1):
+            yield {**line, "cut": True}
         elif "from" not in line or line["from"] >= at:
             yield line
-        elif line["kind"] == "episode" and line["what"] not in _LOOPS:
-            yield {**line, "cut": True}
         elif line["until"] >= at or line.get("what") in _GOES_ON:
             yield {**line, "from": at, "until": max(line["until"], at)}
     for group, last in unknown.items():
         yield {"kind": "unsure", "group": group, "first": 1, "last": last}
+
+
+def _first(lines: Iterable[Mapping[str, Any]], at: int) -> dict[str, int]:
+    """By group: when its first rebalance in the log began. Nobody knows who was a member before."""
+    found: dict[str, int] = {}
+    for line in lines:
+        if line["kind"] == "rebalance" and line["acted"] >= at:
+            found[line["group"]] = min(found.get(line["group"], line["acted"]), line["acted"])
+    return found

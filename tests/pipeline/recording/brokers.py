@@ -32,7 +32,6 @@ CLEANS_S: Final = 8.0
 BEGINS_S: Final = 55.0
 """The log is whole from so long after the start on."""
 COMPACTED: Final = "compacted"
-CUT: Final = "cut"
 
 
 def properties(trouble: str) -> dict[str, str]:

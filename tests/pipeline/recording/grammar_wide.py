@@ -9,7 +9,8 @@ import random
 from typing import Any, Final
 
 from tests.pipeline.recording import grammar, scripts, scripts_drawn, scripts_wide
-from tests.pipeline.recording.brokers import COMPACTED, CUT
+from tests.pipeline.recording.begins import CUT
+from tests.pipeline.recording.brokers import COMPACTED
 from tests.pipeline.recording.cast import GO, KAFKAJS, PROGRAMS
 from tests.pipeline.recording.grammar import APPLICATIONS, EVENTS, LOOKS, SKIPS, SLOW, STALLS, Cast
 from tests.pipeline.recording.scripts import Part

@@ -25,7 +25,8 @@ from typing import Any, Final
 from confluent_kafka.admin import AdminClient
 
 from tests.pipeline.recording import brokers
-from tests.pipeline.recording.brokers import CUT, compact, cut
+from tests.pipeline.recording.begins import CUT
+from tests.pipeline.recording.brokers import compact, cut
 from tests.pipeline.recording.cast import FORKS, Group, Journal, Stage, built, compiled, feed, make_topics, now_ms
 from tests.pipeline.recording.grammar import Cast
 from tests.pipeline.recording.grammar_wide import cast as drawn
