@@ -117,7 +117,7 @@ WHY: Final = {
     "transaction version 1": "as above, with two requests and two records more",
     "no transactions aborted": "both reads do the same work then; this ratio differs by a tenth from run to run",
     "read_committed": "an answer lists the aborted transactions; Kafka pays more for them",
-    f"^{FETCH_LARGE}": "the kernel copies twice. `sendfile` copies once, but holds the event loop while a disk reads",
+    f"^{FETCH_LARGE}": "four fifths are the kernel's: the copy into the socket, and TCP (docs/dev/decisions.md)",
     f"^{FETCH_SMALL}": "two fifths are the kernel's, the rest is decoding, finding and answering (bench/phases.md)",
     f"^{PRODUCE_SMALL}": "each record is checked and written by itself (bench/phases.md)",
     "^load of 1,000,000": "the checksum, the key and the value of each record are read, in 1.5 us",

@@ -54,7 +54,7 @@ class Channel:
 
     __slots__ = (
         "_end", "_on_close", "authentication", "closed", "endpoint", "host", "large_answer", "large_request",
-        "listener", "peer", "software_name", "software_version", "throttle",
+        "listener", "peer", "software_name", "software_version", "takes_file_parts", "throttle",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +77,8 @@ class Channel:
         """The memory of the answer that is being made, if this answer is large."""
         self.large_request: Decoded | None = None
         """The memory of the newest large request."""
+        self.takes_file_parts = False
+        """Whether an answer that is made at once may have parts of files as records (`log.FilePart`)."""
         self.software_name = ""
         self.software_version = ""
         self._on_close: list[Callable[[], object]] = []

@@ -321,6 +321,7 @@ class ConnectionRequests:
             self._fault(route, error)
 
     def _run_intercepted(self, intercept: Intercept, exchange: Exchange, request: Any) -> None:
+        self.channel.takes_file_parts = False  # an interceptor may look at the bytes of answers
         intercept.request(self.context, request, exchange, partial(self._run, exchange.route, request))
 
     def _fault(self, route: Route, error: Exception) -> None:

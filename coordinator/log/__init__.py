@@ -31,14 +31,14 @@ from muster.coordinator.log.records.headers import BatchHeader
 from muster.coordinator.log.segments.reading import TimestampOffset
 from muster.coordinator.log.settings import LogConfig, LogSettings
 from muster.coordinator.log.storage.files import FileStorage, FilesystemSync
-from muster.coordinator.log.storage.interfaces import File, Storage
+from muster.coordinator.log.storage.interfaces import File, FilePart, Storage
 from muster.coordinator.log.storage.memory import MemoryStorage
 from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import AppendResult, UnifiedLog
 
 __all__ = [
     "AppendResult", "BatchError", "BatchHeader", "BatchTooLarge", "CorruptBatch", "DamagedLog", "DirectoryLocked",
-    "FencedLeaderEpoch", "File", "FileStorage", "FilesystemSync", "Identity", "InvalidRecords", "LogConfig",
+    "FencedLeaderEpoch", "File", "FilePart", "FileStorage", "FilesystemSync", "Identity", "InvalidRecords", "LogConfig",
     "LogError", "LogManager", "LogOffline", "LogSettings", "Maintenance", "MalformedCheckpoint", "MemoryStorage",
     "OffsetOutOfRange", "RecordListTooLarge", "SegmentAbsent", "SharedSync", "Storage", "TimestampOffset",
     "TruncatedBatch", "UnifiedLog", "UnsupportedCompression", "WrongDirectory", "batches", "checkpoints",

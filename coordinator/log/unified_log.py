@@ -46,6 +46,7 @@ from muster.coordinator.log.segments.log_segments import LogSegments, count_give
 from muster.coordinator.log.segments.reading import TimestampOffset
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.settings import MAX_INT64, LogConfig
+from muster.coordinator.log.storage.interfaces import FilePart
 from muster.coordinator.log.storage.shared_sync import SharedSync, Waiter
 from muster.coordinator.system.jobs import Job
 
@@ -346,7 +347,14 @@ class UnifiedLog:
         `min_one_message` the first batch is always whole. Otherwise a first batch that does not fit is not returned.
         `up_to`: only batches below this offset. Raises OffsetOutOfRange, SegmentAbsent, or LogOffline.
         """
-        return reading.read(self.segments, offset, max_bytes, min_one_message, up_to)
+        data = reading.read(self.segments, offset, max_bytes, min_one_message, up_to, False)
+        return data  # type: ignore[return-value]  # noqa: RET504  # only a socket gets parts of files
+
+    def read_for_socket(
+        self, offset: int, max_bytes: int, min_one_message: bool, up_to: int | None
+    ) -> bytes | FilePart:
+        """Like `read`, but many bytes may be a part of a file, which only a socket reads, and at once."""
+        return reading.read(self.segments, offset, max_bytes, min_one_message, up_to, True)
 
     def replay(self, offset: int | None = None, *, chunk_bytes: int = 1024 * 1024) -> Iterator[bytes]:
         """Yield all batches from `offset` (default: the start) on, in chunks. DamagedLog takes the log offline."""

@@ -13,6 +13,7 @@ import structlog
 
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.layers import Answer, CloseConnection, Requests, Wrap
+from muster.coordinator.net import file_parts
 from muster.coordinator.net.connection_core import (
     HANDSHAKE,
     LENGTH_BYTES,
@@ -29,6 +30,7 @@ from muster.coordinator.net.connection_core import (
     WAITING,
     ConnectionCore,
 )
+from muster.coordinator.net.file_parts import Parts
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.sockets import undelivered_bytes
 from muster.protocol.frames import InvalidFrameSize
@@ -131,6 +133,8 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
         self._shared.set_options(self._transport)
         channel.ended_by(self.fail)
+        is_plain = not self._shared.is_tls and self._shared.guard is None
+        channel.takes_file_parts = is_plain and self.socket_descriptor >= 0
         if self._shared.identify is not None:
             try:
                 self._shared.identify(channel, self._transport)
@@ -268,10 +272,17 @@ class Connection(asyncio.Protocol):
             if core.end():
                 self._transport.write(answer)
                 return
-        elif (answer is None or sum(map(len, answer)) <= WRITTEN_AT_ONCE) and core.end():
-            if answer is not None:
+        elif answer is None:
+            if core.end():
+                return
+        elif sum(map(len, answer)) <= WRITTEN_AT_ONCE and core.end():
+            if self.channel.takes_file_parts and file_parts.are_in(answer):
+                answer = self._sent(answer)
+            if answer:
                 self._transport.writelines(answer)
             return
+        else:
+            answer = self._copied(answer)
         core.answered(answer)
         if self._is_pumping:
             return
@@ -356,7 +367,7 @@ class Connection(asyncio.Protocol):
                 core.decoding(end - start if self._requests.is_reading else 0)
                 self._charge_memory()
             if answer is not None:
-                core.answered(answer)
+                core.answered(answer if isinstance(answer, bytes) else self._copied(answer))
             if core.output_bytes > OUTPUT_HIGH_BYTES:
                 self._write_out()
             left -= 1
@@ -403,6 +414,31 @@ class Connection(asyncio.Protocol):
             self._transport.write(output[0])
         elif output:
             self._transport.writelines(output)
+
+    def _sent(self, parts: Parts) -> Parts | None:
+        """Send parts of files, as far as the socket takes them. Returns the rest for the transport."""
+        if self._transport.get_write_buffer_size():
+            return self._copied(parts)
+        try:
+            return file_parts.written(self.socket_descriptor, parts)
+        except ConnectionError:
+            self.abort()
+        except OSError as error:
+            self._cannot_send(error)
+        return None
+
+    def _copied(self, parts: Parts) -> Parts | None:
+        """An answer with copies of parts of files. None: they cannot be read, so the connection was ended."""
+        if not self.channel.takes_file_parts or not file_parts.are_in(parts):
+            return parts
+        try:
+            return file_parts.copied(parts)
+        except OSError as error:
+            self._cannot_send(error)
+            return None
+
+    def _cannot_send(self, error: OSError) -> None:
+        self.fail(CloseConnection("its answer could not be read", error=str(error)))
 
     def _settle(self) -> None:
         """Continue or pause reading. When nothing waits, whole requests skip the queue again."""

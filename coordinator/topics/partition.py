@@ -6,10 +6,10 @@ partition checks batches, keeps the producers' state, and wakes waiting readers,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING
 
-from muster.coordinator.log import AppendResult, BatchHeader, UnifiedLog
+from muster.coordinator.log import AppendResult, BatchHeader, FilePart, UnifiedLog
 from muster.coordinator.log.records.compression import Allowed
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.state_machine.interface import Now
@@ -99,11 +99,15 @@ class Partition:
         """Return records from `offset` up to `up_to`; the last batch may be cut off. Raises OffsetOutOfRange."""
         return self.log.read(offset, max_bytes, min_one_message=min_one_message, up_to=up_to)
 
-    def aborted_in_memory(self, offset: int, records: bytes) -> list[AbortedTransaction] | None:
+    def read_for_socket(self, offset: int, max_bytes: int, min_one_message: bool, up_to: int) -> bytes | FilePart:
+        """Like `read`, but large records may be a part of a file, which only the socket reads, and at once."""
+        return self.log.read_for_socket(offset, max_bytes, min_one_message, up_to)
+
+    def aborted_in_memory(self, offset: int, records: Sized) -> list[AbortedTransaction] | None:
         """Return the aborted transactions in `records`. None, which is rare: call `aborted`, which reads files."""
         return self.log.producers.aborted_in_memory(offset, len(records)) if records else []
 
-    def aborted(self, offset: int, records: bytes | memoryview) -> Job[list[AbortedTransaction]]:
+    def aborted(self, offset: int, records: Sized) -> Job[list[AbortedTransaction]]:
         """A job that finds the aborted transactions in `records`, however many they are."""
         producers = self.log.producers
         if not records or not producers.has_aborted:

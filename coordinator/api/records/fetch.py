@@ -58,6 +58,7 @@ def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, res
             response = one.answer(reader)
             one.taken.set(0)
             return response
+        reader.copy()
     node.run(context, one.delivered_to(respond), one.job(reader, rest))
     return None
 
@@ -102,6 +103,8 @@ class OneFetch:
     def read_plainly(self) -> tuple[RowsReader, Job[None] | None]:
         """Read few rows. The job reads the others: many rows, rows behind many bytes, or a row that needs a job."""
         reader, rows = self._reader(), self.fetch.rows
+        if self._context.channel.takes_file_parts:
+            reader.reads = Partition.read_for_socket
         if len(rows) > PLAIN_ROWS:
             return reader, reading(reader, rows)
         for number, row in enumerate(rows):

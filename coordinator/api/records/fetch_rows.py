@@ -5,7 +5,7 @@ The first batch is returned whatever its size. All further batches must be withi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 from muster.coordinator.api.context import (
@@ -17,7 +17,7 @@ from muster.coordinator.api.context import (
 from muster.coordinator.api.node import PLAIN_ROWS, Node
 from muster.coordinator.api.records.offsets import led_here
 from muster.coordinator.api.unsent import Taken
-from muster.coordinator.log import LogError, SegmentAbsent, UnifiedLog
+from muster.coordinator.log import FilePart, LogError, SegmentAbsent, UnifiedLog
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
@@ -30,7 +30,8 @@ from muster.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, L
 MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 """With these errors, an answer says where the leader is (KIP-951)."""
 
-
+Reads = Callable[[Partition, int, int, bool, int], bytes | FilePart]
+"""`Partition.read`; or `Partition.read_for_socket`, for an answer that is sent at once."""
 Result = tuple[FetchRow, PartitionData]
 """A row and what the answer says of it."""
 
@@ -53,12 +54,12 @@ class RowsReader:
     With little memory for answers, fewer records are read, or none. `taken` counts the bytes that were read, `bytes`.
     `failed`: a partition cannot be read or has diverged, so the answer must not wait. `partitions`: those that may have
     more records later. `absent`: segments, by base offset, that the local replica does not have yet. The answer is as
-    if these segments had no records.
+    if these segments had no records. `reads`: the method that reads the records.
     """
 
     __slots__ = (
         "_by_id", "_context", "_left", "_missing", "_nameless", "_node", "_taken", "_terms", "absent", "bytes",
-        "failed", "partitions", "results",
+        "failed", "partitions", "reads", "results",
     )  # fmt: skip
 
     def __init__(self, node: Node, context: RequestContext, terms: FetchTerms, taken: Taken) -> None:
@@ -74,6 +75,7 @@ class RowsReader:
         self.results: list[Result] = []
         self.bytes = 0
         self.failed = False
+        self.reads: Reads = Partition.read
         self.partitions: list[Partition] = []
 
     def read(self, row: FetchRow) -> Job[None] | None:
@@ -105,6 +107,12 @@ class RowsReader:
         """
         if self._nameless or self._missing:
             self.results += self._nameless + self._missing
+
+    def copy(self) -> None:
+        """Replace parts of files with copies, because the answer is made later."""
+        self.reads = Partition.read
+        for _, data in self.results:
+            without_parts(data)
 
     def _after_loading(self, row: FetchRow, topic: Topic, partition: Partition) -> Job[None]:
         try:
@@ -141,7 +149,8 @@ class RowsReader:
         room = min(room, self._left, row.max_bytes)
         up_to = stable if terms.committed else high_watermark
         try:
-            data.records = records = partition.read(row.fetch_offset, room, min_one, up_to)
+            records = self.reads(partition, row.fetch_offset, room, min_one, up_to)
+            data.records = records  # type: ignore[assignment]  # the encoder asks only for the length
         except SegmentAbsent as found:
             self.absent.append((log, found.base_offset))
             data.records = b""
@@ -151,6 +160,7 @@ class RowsReader:
             if terms.committed and (records or room <= 0 or row.fetch_offset >= stable):
                 aborted = partition.aborted_in_memory(row.fetch_offset, records)
                 if aborted is None:
+                    without_parts(data)
                     return self._with_aborted(row, topic, partition, data)
                 data.aborted_transactions = _as_rows(aborted)
         self._keep(row, data)
@@ -179,6 +189,16 @@ class RowsReader:
     def _fail(self, row: FetchRow, topic: Topic, error_code: int) -> None:
         self.failed = True
         self.results.append((row, _failed_row(self._node, row, topic, error_code, self._terms.version)))
+
+
+def without_parts(data: PartitionData) -> None:
+    """Copy records that are a part of a file. After an error there are none: the client will ask again."""
+    records: object = data.records
+    if isinstance(records, FilePart):
+        try:
+            data.records = records.copied()
+        except OSError:
+            data.records = b""
 
 
 def reading(reader: RowsReader, rows: Sequence[FetchRow]) -> Job[None]:

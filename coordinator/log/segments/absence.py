@@ -47,6 +47,9 @@ class AbsentFile:
     def pread(self, count: int, position: int) -> bytes:
         self._refuse()
 
+    def part(self, count: int, position: int) -> None:
+        self._refuse()
+
     def pwrite(self, data: Buffer, position: int) -> None:
         self._refuse()
 

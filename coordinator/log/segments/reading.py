@@ -22,13 +22,16 @@ from muster.coordinator.log.records.headers import (
 )
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
+from muster.coordinator.log.storage.interfaces import FilePart
 from muster.coordinator.system.jobs import Job, OffloadedWork
 
 _logger = structlog.get_logger("muster.log")
 
 
-def read(segments: LogSegments, offset: int, max_bytes: int, min_one_message: bool, up_to: int | None) -> bytes:
-    """See `unified_log.UnifiedLog.read`."""
+def read(
+    segments: LogSegments, offset: int, max_bytes: int, min_one_message: bool, up_to: int | None, for_socket: bool
+) -> bytes | FilePart:
+    """See `unified_log.UnifiedLog.read` and `read_for_socket`."""
     end_offset = segments.end_offset
     if not segments.start_offset <= offset <= end_offset:
         raise OffsetOutOfRange(offset, segments.start_offset, end_offset)
@@ -40,7 +43,7 @@ def read(segments: LogSegments, offset: int, max_bytes: int, min_one_message: bo
             if up_to is not None and up_to < end_offset:
                 where = segment.locate(max(up_to, segment.base_offset))
                 end_position = where[0] if where is not None else end_position
-            found = segment.read(offset, max_bytes, end_position, min_one_message)
+            found = segment.read(offset, max_bytes, end_position, min_one_message, for_socket)
         except OSError as error:
             raise _offline(segment, error) from error
         if found is not None:

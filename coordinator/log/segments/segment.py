@@ -31,7 +31,7 @@ from muster.coordinator.log.segments.index import (
     store_indexes,
 )
 from muster.coordinator.log.settings import LogConfig
-from muster.coordinator.log.storage.interfaces import File, Storage
+from muster.coordinator.log.storage.interfaces import File, FilePart, Storage
 
 _TAIL_BATCHES = 8192
 _SCAN_BYTES = 64 * 1024
@@ -372,8 +372,13 @@ class Segment:
             position -= at
         return None
 
-    def read(self, offset: int, max_bytes: int, end_position: int, min_one_message: bool) -> bytes | None:
-        """Return bytes from the batch with `offset` on, up to `end_position`; None when the segment ends before."""
+    def read(
+        self, offset: int, max_bytes: int, end_position: int, min_one_message: bool, for_socket: bool
+    ) -> bytes | FilePart | None:
+        """Return bytes from the batch with `offset` on, up to `end_position`; None when the segment ends before.
+
+        `for_socket`: many bytes may be a part of the file.
+        """
         if offset - self.base_offset < self._tail_floor and max_bytes <= _SHORT_READ:
             found = self._read_short(offset, max_bytes, end_position, min_one_message)
             if found is not None:
@@ -387,6 +392,8 @@ class Segment:
             if not min_one_message:
                 return b""
             max_bytes = size
+        if for_socket and (part := self.file.part(min(max_bytes, end_position - position), position)) is not None:
+            return part
         return self.file.pread(min(max_bytes, end_position - position), position) if end_position > position else b""
 
     def _read_short(self, offset: int, max_bytes: int, end_position: int, min_one_message: bool) -> bytes | None:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from muster.coordinator.log.errors import DirectoryGone
-from muster.coordinator.log.storage.interfaces import Buffer, Entry
+from muster.coordinator.log.storage.interfaces import Buffer, Entry, FilePart
 from muster.coordinator.log.storage.lock import DirectoryLock
+from muster.coordinator.log.storage.mapped import LEAST_BYTES, MOST_BYTES, WINDOWS, is_cached
 from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS, OpenFiles
 
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
@@ -153,6 +154,7 @@ class DiskFile:
             if self._descriptor < 0 or self._syncs:
                 return False
             descriptor, self._descriptor, self._is_closed_until_used = self._descriptor, -1, True
+            WINDOWS.forget(self)
             os.close(descriptor)
             return True
         finally:
@@ -169,6 +171,17 @@ class DiskFile:
             self.used = True
             descriptor = self._descriptor
             return os.pread(descriptor if descriptor >= 0 else self._open(), count, position)
+
+    def part(self, count: int, position: int) -> FilePart | None:
+        if not LEAST_BYTES <= count <= MOST_BYTES:
+            return None
+        with self._guard:
+            self.used = True
+            descriptor = self._descriptor if self._descriptor >= 0 else self._open()
+            if not is_cached(descriptor, count, position):
+                return None
+            view = WINDOWS.view(self, descriptor, count, position)
+        return None if view is None else FilePart(view, self, position)
 
     def pwrite(self, data: Buffer, position: int) -> None:
         # no guard is needed: one thread writes a file, and only the event loop's thread closes files for a while
@@ -247,6 +260,7 @@ class DiskFile:
             descriptor, self._descriptor = self._descriptor, -1
             self._is_closed_until_used = False
             self._files.closed(self)
+            WINDOWS.forget(self)
             if descriptor >= 0 and self._syncs:
                 self._closing.append(descriptor)
                 return

@@ -7,6 +7,7 @@ itself. Every failure is an OSError.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -36,6 +37,9 @@ class File(Protocol):
     def pread(self, count: int, position: int) -> bytes:
         """Return up to `count` bytes from `position`; fewer only at the end of the file."""
 
+    def part(self, count: int, position: int) -> FilePart | None:
+        """Return bytes for a socket, which are not copied. None means that `pread` is the way to get them now."""
+
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position`, or raise OSError (part of it may then be written)."""
 
@@ -56,6 +60,28 @@ class File(Protocol):
 
     def is_removed(self) -> bool:
         """Whether the name of the file was removed. Any thread may call this."""
+
+
+class FilePart:
+    """Bytes of a file. `view`: the bytes in a window, for a call of the system at once."""
+
+    __slots__ = ("_file", "_position", "view")
+
+    def __init__(self, view: memoryview, file: File, position: int) -> None:
+        self.view = view
+        self._file = file
+        self._position = position
+
+    def __len__(self) -> int:
+        return len(self.view)
+
+    def copied(self, start: int = 0) -> bytes:
+        """The bytes from `start` on, read from the file. Raises OSError."""
+        wanted = len(self.view) - start
+        data = self._file.pread(wanted, self._position + start)
+        if len(data) != wanted:
+            raise OSError(errno.EIO, "the file has become shorter", self._file.path)
+        return data
 
 
 class Lock(Protocol):

@@ -43,6 +43,9 @@ class MemoryFile:
         with memoryview(self._bytes()) as view:
             return bytes(view[position : position + count])
 
+    def part(self, count: int, position: int) -> None:
+        """Return None: bytes in memory are copied once, too."""
+
     def pwrite(self, data: Buffer, position: int) -> None:
         held = self._bytes(make=True)
         if position > len(held):
