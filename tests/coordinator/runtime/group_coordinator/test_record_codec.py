@@ -227,6 +227,11 @@ def test_the_number_of_cached_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     reader = RecordCodec(0).reader()
     assert len(read(log_of([commit(partition) for partition in range(100)]), reader)) == 100
     assert len(reader._keys) <= 10
+    # each in a batch of its own, three times
+    alone = [[commit(number % 25, number)] for number in range(75)]
+    found = {key[2]: value[0] for key, value in read(log_of(*alone), reader)}
+    assert found == {partition: 50 + partition for partition in range(25)}
+    assert len(reader._key_of) <= 20
 
 
 def test_kafkas_segments_give_the_offsets_that_kafka_answered() -> None:
@@ -256,7 +261,7 @@ commits = st.builds(commit, st.integers(0, 2), st.integers(0, 9), commit_timesta
 tombstones = st.builds(lambda partition: (commit(partition)[0], None), st.integers(0, 2))
 rows = st.one_of(commits, commits, tombstones, st.builds(metadata, st.none() | st.integers(1, 9)))
 logs = st.lists(
-    st.tuples(st.just("plain"), st.lists(rows, min_size=1, max_size=4))
+    st.tuples(st.sampled_from(["plain", "together"]), st.lists(rows, min_size=1, max_size=4))
     | st.tuples(st.just("open"), st.lists(commits, min_size=1, max_size=3))
     | st.tuples(st.sampled_from(["commit", "abort"]), st.just([])),
     max_size=12,
@@ -285,6 +290,8 @@ def test_a_load_that_leaves_out_replaced_commits_finds_the_same_state(log: list[
     for offset, (kind, pairs) in enumerate(log):
         if kind == "plain":
             chunks += [bytes(batches.build([pair], timestamp_ms=1, base_offset=offset)) for pair in pairs]
+        elif kind == "together":
+            chunks.append(bytes(batches.build(pairs, timestamp_ms=1, base_offset=offset)))
         elif kind == "open":
             chunks.append(in_transaction(offset, *pairs))
         else:
