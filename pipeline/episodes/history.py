@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from muster.coordinator.groups.common.events import MEMBER_JOINED, POLLED_TOO_LATE
+from muster.coordinator.groups.common.events import MEMBER_JOINED, POLLED_TOO_LATE, SESSION_EXPIRED
 from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.model import (
@@ -261,8 +261,11 @@ class History:
         At the end of a silence it does not: the broker may have removed the member.
         """
         number = None if one.gone is None else self._went[one.gone]
-        if one.how != LEFT or number is None:
+        if number is None or one.how not in (LEFT, *DEATHS):
             return False
+        if one.died:
+            rebalance = self.rebalances[number]
+            return rebalance.cause == SESSION_EXPIRED and rebalance.confidence <= limits.HARDLY
         stay = self.stays[one.gone or 0]
         by_silence = any(
             stay.start_ms <= each.from_ms and 0 <= (stay.end_ms or 0) - each.until_ms <= limits.SECOND

@@ -54,8 +54,8 @@ LOST_SESSIONS: Final = 4
 session timeouts without a commit, the member had nothing to commit.
 """
 
-HARDLY: Final = 0.6
-"""With at most this confidence, a member that seems to have left may have been lost."""
+HARDLY: Final = 0.65
+"""With at most this confidence, a member that seems to have left may have been lost, and the other way round."""
 UNSTABLE_SCORE: Final = 50.0
 """A group with at least this flapping score is unstable, whatever the causes of its rebalances are."""
 UNSTABLE_MIN: Final = 10

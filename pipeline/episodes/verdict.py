@@ -173,7 +173,8 @@ def _is_wrong(one: Episode, facts: Facts) -> bool:
     """Does the group still need help because of this episode? A lost member alone needs no help."""
     recent = facts.end_ms - one.until_ms <= limits.AGAIN_MS
     is_read = _is_after_silence(one, facts) and any(stay.end_ms is None for stay in facts.stays)
-    is_lost = (one.kind == model.TROUBLE and not is_read) or (one.kind == model.STOP and not one.by_instance)
+    is_open = one.by_instance or one.is_unsure  # nobody knows whether the members of a stop died
+    is_lost = (one.kind == model.TROUBLE and not is_read) or (one.kind == model.STOP and not is_open)
     return recent and (one.kind in _LOOPS or (is_lost and one.back_ms is None))
 
 
@@ -448,16 +449,22 @@ def _deaths(clause: _Clause) -> str:
 
 
 def _perhaps_slow(clause: _Clause, perhaps: str = "perhaps ") -> str:
-    """A dead member and one that polls too late look alike if their timeouts are about equal."""
-    return f" or {perhaps}polled too late" if all(one.may_be_slow for one in clause.some) else ""
+    """What may have happened instead of a death.
+
+    A dead member and one that polls too late look alike if their timeouts are about equal.
+    """
+    if all(one.may_be_slow for one in clause.some):
+        return f" or {perhaps}polled too late"
+    return " or left" if perhaps and all(one.is_unsure for one in clause.some) else ""
 
 
 def _stopped(clause: _Clause) -> str:
     one = clause.some[-1]
     were = "was lost" if one.size == 1 else "were lost"
     who = _all(one).replace("member", "static member") if one.by_instance and one.died else _all(one)
-    how = (f"{were} or stopped" if one.by_instance else were) if one.died else "stopped"
-    how += f" or {were}" if one.is_unsure else ""
+    is_open = one.by_instance or one.is_unsure
+    how = (f"{were} or stopped" if is_open else were) if one.died else "stopped"
+    how += f" or {were}" if one.is_unsure and not one.died else ""
     what = f"{who} {how}"
     if one.back_ms is None:
         return f"{what} and {'somebody came back later' if clause.later else 'nobody came back'}"

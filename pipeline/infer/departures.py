@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from muster.pipeline.defaults import HEARTBEAT_MS
 from muster.pipeline.infer.evidence import JOIN_MS, Activity, Habits, Member, State, committed, rested_ms, survivors
-from muster.pipeline.infer.silenced import removal
+from muster.pipeline.infer.silenced import is_too_soon, removal
 
 LEFT: Final = "left"
 EXPIRED: Final = "expired"
@@ -45,6 +45,10 @@ Then it is hardly a coincidence that the session is counted from the last commit
 """
 _BY_SILENCE: Final = 0.85
 """How sure it is that a silence of all groups ended a session. The member may have left meanwhile."""
+_HARDLY: Final = 0.55
+"""How sure it is that a member left just after a silence. Perhaps the coordinator had stood still."""
+_IDLE_MS: Final = 120_000
+"""Clients that have something to commit seldom wait for longer."""
 _NEVER: Final = 0.01
 """The probability of an event that is nearly impossible."""
 
@@ -92,6 +96,9 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
         return Gone(member, EXPIRED, by_silence, _BY_SILENCE, in_join_phase=waited, while_away=True)
     if after.joined_ms - _alive_ms(before, member) < session_ms:
         return Gone(member, LEFT, _last_commit_ms(before, member), 0.97)
+    # a coordinator that stood still ends the sessions of all members
+    if after.members and is_too_soon(habits.silences, _alive_ms(before, member), after.joined_ms, session_ms):
+        return Gone(member, LEFT, None, _HARDLY)
     if back_ms(before, member) is not None:
         when_ms = _alive_ms(before, member) + member.session_timeout_ms
         return Gone(member, EXPIRED, when_ms, 0.85, while_away=True)
@@ -289,7 +296,9 @@ def _likelihoods(
     if beat_ms is None:
         # no member commits regularly. A member may still commit when it leaves, unless it has lost its partitions
         polls = 1.0 if _has_polls(member) and silent_ms >= member.rebalance_timeout_ms * _SLACK else 0.0
-        return leaves * max(min(2 * parting, 1), _NEVER), 1 - leaves, leaves * slow * polls
+        # if nobody commits for a long time, nobody has anything to commit
+        known = parting if silent_ms <= _IDLE_MS else min(2 * parting, 1)
+        return leaves * max(known, _NEVER), 1 - leaves, leaves * slow * polls
     left = max(parting, _NEVER) * (
         1 / beat_ms if _is_usual(before, member, silent_ms) else _density(silent_ms, beat_ms)
     )

@@ -20,7 +20,7 @@ from muster.pipeline.infer.epoch_image import Change, Gone, Member
 from muster.pipeline.infer.evidence import Activity, Habits, State, joined_activity, with_parting, with_state
 from muster.pipeline.infer.evidence import Member as JudgedRebalance
 from muster.pipeline.infer.history import NOT_KNOWN
-from muster.pipeline.infer.silenced import Span, removal
+from muster.pipeline.infer.silenced import Span, is_too_soon, removal
 
 REVOCATION_TIMEOUT: Final = "revocation_timeout"
 """A cause that classic groups do not have: a member did not revoke its partitions in time."""
@@ -259,6 +259,9 @@ class _Judge:
         last_ms = self._last_ms(gone, before)
         if removal(self._silences, gone.heard_ms, last_ms, gone.at_ms, _LEAST_SESSION_MS) is not None:
             return events.SESSION_EXPIRED, EXPIRED, 0.85
+        least_ms = gone.member.session_timeout_ms or _LEAST_SESSION_MS
+        if after.members and is_too_soon(self._silences, last_ms, gone.at_ms, least_ms):
+            return events.LEFT, LEFT, _UNSURE
         by_silence = self._by_silence(gone, before)
         if by_silence is not None:
             return by_silence

@@ -39,3 +39,14 @@ def removal(silences: Iterable[Span], since_ms: int, heard_ms: int, gone_ms: int
         if heard_ms <= from_ms and abs(gone_ms - until_ms - session_ms) <= _LATE_MS:
             return min(until_ms + session_ms, gone_ms)
     return None
+
+
+def is_too_soon(silences: Iterable[Span], heard_ms: int, gone_ms: int, session_ms: int) -> bool:
+    """Was a member missing so soon after a silence that no session of it can have ended?
+
+    After a silence, a coordinator that did not stand still gives each member a new session.
+    """
+    return any(
+        heard_ms <= from_ms and until_ms <= gone_ms < until_ms + session_ms - _LATE_MS and not is_frozen
+        for from_ms, until_ms, is_frozen in silences
+    )

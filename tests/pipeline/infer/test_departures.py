@@ -68,6 +68,23 @@ def test_rare_commits_only_show_the_habit_of_a_last_commit() -> None:
     assert how(rare, 280, a=every(60, 7, 247), habits=HAS_NOT) == "left"
 
 
+def test_a_member_that_never_committed_in_a_short_time_has_rather_died() -> None:
+    """A client that stops in order commits what it has read."""
+    young = state(1, 1, [A, B])
+    gone = departure(young, state(17, 2, [A]), B, Habits(), came=False)
+    assert gone.how == "expired"
+    assert gone.certainty < 0.65
+
+
+def test_a_member_that_is_missing_just_after_a_silence_has_left() -> None:
+    before = state(1, 1, [A, B], {"a": every(5, 2, 97), "b": every(5, 3, 98)})
+    restarted = Habits(silences=(Span(98_000, 218_000, False),))
+    gone = departure(before, state(219, 2, [A]), B, restarted, came=False)
+    assert (gone.how, gone.certainty) == ("left", 0.55)
+    # all members at once: the coordinator had stood still
+    assert departure(before, state(219, 2, []), B, restarted, came=False).how == "expired"
+
+
 def test_a_departure_without_any_commits_is_uncertain() -> None:
     idle = state(1, 1, [A, B])
     gone = departure(idle, state(500, 2, [A]), B, Habits(), came=False)
@@ -167,7 +184,8 @@ def test_silence_without_new_records_is_no_evidence() -> None:
     both = {"a": every(5, 2, 97), "b": every(5, 2, 97)}
     before = state(1, 1, [A, B], both, protocol="cooperative-sticky")
     gone = departure(before, state(115, 2, [A], protocol="cooperative-sticky"), B, HAS, came=False)
-    assert (gone.how, gone.certainty) == ("left", 0.55)
+    assert gone.how == "expired"
+    assert gone.certainty < 0.65
     working = before._replace(activity={**before.activity, "a-1": every(5, 2, 112)})
     gone = departure(working, state(115, 2, [A], protocol="cooperative-sticky"), B, HAS, came=False)
     assert gone.how == "expired"
