@@ -128,6 +128,7 @@ class _Finder:
             len({one.place for one in some if one.gone is not None or kind != model.STOP}),
             may_be_slow=bool(exchanges) and all(one.died and self._of.was_slow(one) is None for one in exchanges),
             is_unsure=any(self._of.is_unsure(one) for one in exchanges),
+            perhaps_lost=any(self._of.is_unsure(one) and not self._of.is_after_silence(one) for one in exchanges),
             same=all(self._of.is_same(one) for one in exchanges),
         )
 

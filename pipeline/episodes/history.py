@@ -266,12 +266,15 @@ class History:
         if one.died:
             rebalance = self.rebalances[number]
             return rebalance.cause == SESSION_EXPIRED and rebalance.confidence <= limits.HARDLY
+        return self.is_after_silence(one) or self.rebalances[number].confidence <= limits.HARDLY
+
+    def is_after_silence(self, one: Change) -> bool:
+        """Did the stay of a member end with a silence?"""
         stay = self.stays[one.gone or 0]
-        by_silence = any(
+        return any(
             stay.start_ms <= each.from_ms and 0 <= (stay.end_ms or 0) - each.until_ms <= limits.SECOND
             for each in self.silences
         )
-        return by_silence or self.rebalances[number].confidence <= limits.HARDLY
 
     def is_back_after(self, one: Change, silence: Silence) -> bool:
         """Did a member join just after a silence, so that nobody knows whether it is new in the group?

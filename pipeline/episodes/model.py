@@ -151,6 +151,8 @@ class Episode(NamedTuple):
     """Whether each of the lost members was silent for about its rebalance timeout: it perhaps did not poll in time."""
     is_unsure: bool = False
     """Whether nobody knows if members left, or were lost."""
+    perhaps_lost: bool = False
+    """Whether a member that seems to have left was perhaps lost, and no silence explains that."""
     same: bool = False
     """Whether each member that returned has the instance id, or the client id and host, of the member that left."""
 

@@ -149,7 +149,7 @@ def _without_trouble(episodes: Sequence[Episode], facts: Facts, when: When) -> t
 
 def is_trouble(one: Episode) -> bool:
     """Is the episode something that nobody wanted?"""
-    again = one.kind == model.RESTART and one.times >= limits.LOOPS
+    again = one.kind == model.RESTART and (one.times >= limits.LOOPS or one.perhaps_lost)
     return one.kind in _BAD or again or (one.kind == model.STOP and one.died)
 
 

@@ -188,6 +188,26 @@ def test_a_departure_that_the_log_hardly_shows_is_perhaps_a_loss(names: tuple[st
     assert found.startswith(text)
 
 
+def test_a_member_that_perhaps_was_lost_and_came_back_is_worth_a_look() -> None:
+    group = Group("a", "b").restarts(1_000, "b")
+    assert verdict(group.episodes(), facts(group)).level == "fine"
+    group.rebalances[-2] = group.rebalances[-2]._replace(confidence=0.55)
+    found = verdict(group.episodes(), facts(group))
+    assert found.level == "look"
+    assert found.text.startswith("b left or was lost and came back")
+
+
+def test_a_death_that_the_log_hardly_shows_is_perhaps_a_departure() -> None:
+    group = Group("a", "b").dies(1_000, "b")
+    group.rebalances[-1] = group.rebalances[-1]._replace(confidence=0.62)
+    assert verdict(group.episodes(), facts(group)).text.startswith("b was lost or left and nobody took its place")
+    group = Group("a", "b").dies(1_000, "a", "b")
+    group.rebalances[-1] = group.rebalances[-1]._replace(confidence=0.62)
+    found = verdict(group.episodes(), facts(group))
+    assert found.text.startswith("both members were lost or stopped and nobody came back")
+    assert found.level == "look"
+
+
 def test_a_member_that_fails_in_several_partitions_is_named_with_the_first_offset() -> None:
     group, more = EXAMPLES["poison"]
     (one,) = more["stalled"]
