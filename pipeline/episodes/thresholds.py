@@ -55,7 +55,7 @@ session timeouts without a commit, the member had nothing to commit.
 """
 
 HARDLY: Final = 0.65
-"""With at most this confidence, a member that left may have been lost, and one that was lost may have left."""
+"""With at most this confidence, nobody knows whether a member left or was lost."""
 UNSTABLE_SCORE: Final = 50.0
 """A group with at least this flapping score is unstable, whatever the causes of its rebalances are."""
 UNSTABLE_MIN: Final = 10
