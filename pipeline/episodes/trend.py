@@ -23,8 +23,10 @@ _PARTS: Final = 4
 """The window is compared in this number of parts."""
 _BURST: Final = 3
 """Producers write evenly if no step has more records than this many times the median."""
-_OF_LARGEST: Final = 1.0
-"""The lag must grow by this share of the largest progress."""
+_FEW_COMMITS: Final = 3
+"""An uneven trend needs steps with commits, at least this many."""
+_CLEARLY: Final = 1.5
+"""A lag after the last commits must grow by this many times what one step commits."""
 
 
 class Trend(NamedTuple):
@@ -166,31 +168,39 @@ def uneven(window: Sequence[Step]) -> Trend | None:
     """The trend of a group that falls behind, and takes all records that it finds at once, or commits rarely.
 
     Between two commits, the lag of a group that keeps up grows, too. But it grows by no more than a commit takes away.
-    So only a larger growth counts. It is measured from the commits with the smallest lag to the last commits. Producers
-    must write evenly: after a burst, a lag is large for some time, too.
+    So only a larger growth counts. It is measured from the commits with the smallest lag to the last commits. If it is
+    at least half as large there, it is measured to the end. Producers must write evenly: after a burst, a lag is large
+    for some time, too.
     """
     at = [number for number, one in enumerate(window) if one.commits]
     begin = min(at, key=lambda number: window[number].lag or 0, default=0)
     at = [number for number in at if number >= begin]
-    if len(at) < limits.TREND_COMMITS:
+    if len(at) < _FEW_COMMITS or window[at[-1]].lag != max(window[one].lag or 0 for one in at):
         return None
-    shown = window[begin : at[-1] + 1]
+    grown = (window[at[-1]].lag or 0) - (window[begin].lag or 0)
+    largest = max((one.records or 0 for one in window[begin + 1 :]), default=0)
+    found = _grown(window[begin : at[-1] + 1], largest, window[-1])
+    if found is None and 2 * grown >= largest:
+        found = _grown(window[begin:], round(_CLEARLY * largest), window[-1])
+    return found
+
+
+def _grown(shown: Sequence[Step], least: int, end: Step) -> Trend | None:
+    """The trend if the lag grows by at least so many records."""
     first, last, later = shown[0], shown[-1], shown[1:]
     span_ms = last.until_ms - first.until_ms
     written = [one.written or 0 for one in later]
-    if span_ms < limits.TREND_MS or max(written) > _BURST * median(written):
-        return None
     lags, grown = [float(one.lag or 0) for one in shown], (last.lag or 0) - (first.lag or 0)
-    largest = max(one.records or 0 for one in later)
+    if span_ms < limits.TREND_MS or max(written) > _BURST * median(written) or not 0 < least <= grown:
+        return None
     size = len(lags) / _PARTS
     parts = [mean(lags[round(at * size) : round((at + 1) * size)]) for at in range(_PARTS)]
-    is_least = largest > 0 and grown >= _OF_LARGEST * largest
-    if not is_least or lags[-1] < max(window[one].lag or 0 for one in at) or any(b <= a for a, b in pairwise(parts)):
+    if any(after <= before for before, after in pairwise(parts)):
         return None
     seconds = span_ms / limits.SECOND
     read, rate = sum(one.records or 0 for one in later) / seconds, grown / seconds
-    bounds = (rate - largest / seconds, rate + largest / seconds)
-    return Trend(first.until_ms, window[-1].until_ms, rate, *bounds, read, read + rate, window[-1].lag or 0)
+    stray = max(one.records or 0 for one in later) / seconds
+    return Trend(first.until_ms, end.until_ms, rate, rate - stray, rate + stray, read, read + rate, end.lag or 0)
 
 
 def _slopes(times: Sequence[float], values: Sequence[float]) -> list[float]:

@@ -35,7 +35,7 @@ from muster.pipeline.tables.inputs import Inputs, holdings, states
 from muster.pipeline.tables.lag import lasts, step_ms, steps
 from muster.pipeline.tables.log_times import DAY_MS
 from muster.pipeline.tables.ordered_columns import NO_MEMBERS
-from muster.pipeline.tables.skips import jumped, skipped
+from muster.pipeline.tables.skips import jumped, leaped, skipped
 from muster.pipeline.tables.stall_candidates import reach_of, stall_candidates, thinned, windowed
 from muster.pipeline.tables.topic_ends import marks_of
 
@@ -263,6 +263,7 @@ def _found(commits: CommitRows, wanted: Collection[str]) -> Iterator[tuple[str, 
         if progressed is not None:
             yield "step", progressed
         yield "skip", jumped(commits, few, reach)
+        yield "leap", leaped(commits, few, reach)
     if OF_LOG in wanted:
         yield "back", backward(commits)
         yield "skip", skipped(commits)

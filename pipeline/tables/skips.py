@@ -6,20 +6,27 @@ far behind may go on near the end by itself. Of a member that keeps up, no log s
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 
-from muster.pipeline.frames import DataFrame
+from muster.pipeline.frames import DataFrame, F, Window
+from muster.pipeline.schema import columns
 from muster.pipeline.tables.commit_rows import CommitRows
 from muster.pipeline.tables.findings import unpacked
-from muster.pipeline.tables.ordered_columns import NO_MEMBERS, Column, begins, behind, known, struct
+from muster.pipeline.tables.ordered_columns import NO_MEMBERS, Column, Ints, begins, behind, known, struct
 from muster.pipeline.tables.schema import TABLES, conform
 from muster.pipeline.tables.stall_candidates import Thinned
 from muster.pipeline.tables.topic_ends import Reach
 
 SKIP = TABLES["skips"]
+LEAP: Final = pa.schema([*SKIP, *columns("member_id string")])
+"""A commit of a member that perhaps skipped records: a row of the table, if the commit did so in several partitions."""
 _STEPS = 8
 """This many steps before, in which the member was behind, show how fast it reads."""
+_LEAP_STEPS: Final = 4
+"""In each partition, fewer steps are enough if one commit goes forward in several."""
 _FASTER = 4
 """A step in which offsets went forward so many times faster was no reading."""
 _RECORDS = 100
@@ -30,7 +37,12 @@ _STILL_S = 20
 
 def skips(walk: DataFrame) -> DataFrame:
     """Rows of the table `skips`, made from rows of `commits.walked`."""
-    return conform(unpacked(walk, "skip", SKIP), "skips")
+    found = unpacked(walk, "skip", SKIP)
+    places = F.count(F.lit(1)).over(Window.partitionBy("group", "member_id", "time_ms"))
+    leaps = unpacked(walk, "leap", LEAP).withColumn("places", places).where(F.col("places") > 1)
+    # a partition may have both
+    every = found.unionByName(leaps.select(*SKIP.names)).distinct()
+    return conform(every, "skips")
 
 
 def skipped(commits: CommitRows) -> pa.StructArray:
@@ -65,13 +77,32 @@ def jumped(commits: CommitRows, few: Thinned, reach: Reach) -> pa.StructArray:
     While a member is behind, it reads as fast as it can. If it once goes forward much faster, it did not read these
     records. After that, it must still be behind, and read as slowly as before.
     """
+    # while a member commits one offset again and again, it may read on. So its time since its last step counts
+    return struct(SKIP, _too_fast(commits, few, reach, is_since_step=True)[1])
+
+
+def leaped(commits: CommitRows, few: Thinned, reach: Reach) -> pa.StructArray:
+    """Rows of LEAP: as `jumped`, but only the time since the member's last commit counts.
+
+    A member that reads its partitions in turn commits one offset again and again meanwhile. If a record fails, a member
+    may do so too, and read on. But then it does not go forward in several partitions with one commit.
+    """
+    found, facts = _too_fast(commits, few, reach, is_since_step=False)
+    return struct(LEAP, {**facts, "member_id": commits.member_id.at(found)})
+
+
+def _too_fast(
+    commits: CommitRows, few: Thinned, reach: Reach, *, is_since_step: bool
+) -> tuple[Ints, dict[str, object]]:
+    """The numbers of commits that went forward too fast, and the columns of SKIP."""
     rows, life = few.rows, few.life
     time_ms, offset, who = known(commits.time_ms[rows]), commits.offset.at(rows), commits.member_id.numbers.at(rows)
     is_same = ~(begins(who, commits.generation.at(rows)) | (life.rows == life.first)) & who.valid
     read = offset.values - life.before(offset).values
-    # while a member commits one offset again and again, it may read on. So its time since its last step counts
-    moved, _ = life.latest(begins(offset) | (life.rows == life.first), before=True)
-    gap_ms = np.maximum(time_ms.values - time_ms.values[moved], 1_000)
+    before, _ = life.latest(begins(offset) | (life.rows == life.first), before=True)
+    if not is_since_step:
+        before = np.maximum(life.rows - 1, life.first)
+    gap_ms = np.maximum(time_ms.values - time_ms.values[before], 1_000)
     unread = behind(reach.end_then, offset)
     was_unread = life.before(unread)
     per_s = Column(np.maximum(read, 0) * 1_000 // gap_ms, is_same & offset.valid)
@@ -82,20 +113,18 @@ def jumped(commits: CommitRows, few: Thinned, reach: Reach) -> pa.StructArray:
     is_most = is_slow & (per_s.values == most.values)
     usual = life.max_so_far(Column(per_s.values, is_slow & ~is_most)).at(life.last)
     after = life.after(per_s)
-    is_jump = is_most & usual.valid & (life.count(is_most) == 1) & (life.count_so_far(is_slow) > _STEPS)
+    is_jump = is_most & usual.valid & (life.count(is_most) == 1)
+    is_jump &= life.count_so_far(is_slow) > (_STEPS if is_since_step else _LEAP_STEPS)
     is_jump &= (per_s.values >= _FASTER * usual.values) & (read >= _RECORDS)
     is_jump &= (unread.values >= _STILL_S * usual.values) & after.valid & (after.values <= usual.values)
     found = np.flatnonzero(is_jump)
     of = rows[found]
-    return struct(
-        SKIP,
-        {
-            "group": commits.group.at(of),
-            "topic": commits.topic.at(of),
-            "partition": commits.partition.at(of),
-            "time_ms": time_ms.at(found),
-            "from_offset": life.before(offset).at(found),
-            "to_offset": offset.at(found),
-            "client_id": commits.client_id.at(of),
-        },
-    )
+    return of, {
+        "group": commits.group.at(of),
+        "topic": commits.topic.at(of),
+        "partition": commits.partition.at(of),
+        "time_ms": time_ms.at(found),
+        "from_offset": life.before(offset).at(found),
+        "to_offset": offset.at(found),
+        "client_id": commits.client_id.at(of),
+    }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from muster.pipeline.episodes.claims import Step
 from muster.pipeline.episodes.trend import behind_since, members_needed, trend, uneven
 from tests.pipeline.episodes.timeline import ms
@@ -134,10 +136,20 @@ def test_a_group_that_takes_all_at_once_and_commits_later_each_time_falls_behind
     assert found is not None
     assert (round(found.least), round(found.rate), round(found.most), round(found.read)) == (2, 6, 10, 20)
     # what was read and is not committed yet may be as much; or producers wrote much at once; or the lag shrinks again
-    assert trend(uneven_steps(*GROWS[5:]), of=uneven) is None
+    assert trend(uneven_steps(*GROWS[8:]), of=uneven) is None
     assert trend(uneven_steps(*GROWS, burst_at=9), of=uneven) is None
     assert trend(uneven_steps(*GROWS, (3, 700, 300)), of=uneven) is None
     assert trend(uneven_steps(*GROWS[:17]), of=uneven) is None
+
+
+@pytest.mark.parametrize(("waits", "then", "is_trend"), [(6, 12, True), (6, 8, False), (2, 16, False)])
+def test_a_group_that_needs_long_for_a_batch_falls_behind(waits: int, then: int, is_trend: bool) -> None:
+    """It commits 500 records, though more are written meanwhile. If it keeps up, it perhaps hangs after that."""
+    rows = [(6, 130, 10), (6, 130, 20), (6, 130, 15), *((0, 0, 145 + 130 * at) for at in range(waits))]
+    lag = 145 + 130 * waits - 500
+    every = uneven_steps(*rows, (4, 500, lag), *((0, 0, lag + 130 * at) for at in range(1, then)))
+    assert (trend(every, of=uneven) is not None) == is_trend
+    assert trend(every[2:], of=uneven) is None  # two steps with commits show nothing
 
 
 def test_the_sawtooth_of_a_rare_committer_is_no_uneven_trend() -> None:

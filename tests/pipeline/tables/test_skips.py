@@ -62,3 +62,29 @@ def jumps(engine: Engine) -> DataFrame:
 
 def test_a_member_that_is_behind_and_once_goes_forward_far_too_fast_skips_records(engine: Engine) -> None:
     assert [tuple(row) for row in collected(jumps(engine))] == [("skips", "t", 0, ms(50), 450, 1_450, "a")]
+
+
+def in_turn(name: str, *leaps: tuple[float, int, int]) -> Commits:
+    """A member reads 10 records in each second, in turns of 10 s from two partitions, and is far behind.
+
+    `leaps`: (time, records, partition). With its commit then, the member goes forward by so many records.
+    """
+    made, offsets = Commits(name), [0, 0]
+    for at in range(120):
+        offsets[at // 10 % 2] += 10
+        for when, records, partition in leaps:
+            offsets[partition] += records if at == when else 0
+        for partition, offset in enumerate(offsets):
+            made.by("a", (float(at), offset), partition=partition)
+    return made
+
+
+def test_a_member_that_goes_forward_in_several_partitions_with_one_commit_skips_records(engine: Engine) -> None:
+    """It reads the other partition until then. In one partition only, it perhaps tried a record again, and read on."""
+    histories = [in_turn("both", (95, 150, 0), (95, 150, 1)), in_turn("one", (95, 150, 0)), in_turn("neither")]
+    rows = [row for one in histories for row in one.rows]
+    ends = ends_of(engine, ("t", 0, 9_000, 0), ("t", 1, 9_000, 0))
+    found = skips(walked(table_of(engine, "commits", rows), ends, wanted=(OF_ENDS,)))
+    assert sorted(tuple(row) for row in collected(found)) == [
+        ("both", "t", 0, ms(95), 500, 650, "a"), ("both", "t", 1, ms(95), 450, 610, "a")
+    ]  # fmt: skip
