@@ -118,7 +118,8 @@ def _stall(
     """
     owner = one["member_id"]
     if owned is not None:
-        times = _while_owned(one, owned.get((one["topic"], one["partition"]), ()), silences)
+        had_members = one["generation"] is not None or bool(owned)
+        times = _while_owned(one, owned.get((one["topic"], one["partition"]), ()) if had_members else None, silences)
         if times is None:
             return None
         one = {**one, "from_ms": times.from_ms, "to_ms": times.to_ms, "had_ms": times.had_ms}
@@ -241,15 +242,16 @@ class _Part(NamedTuple):
     """The member id of the owner."""
 
 
-def _while_owned(one: Row, owned: Sequence[Times], silences: Sequence[Silence]) -> _Part | None:
+def _while_owned(one: Row, owned: Sequence[Times] | None, silences: Sequence[Silence]) -> _Part | None:
     """The longest part of the time in which the partition had an owner.
 
-    Silences do not count. None: this part is too short. For groups that never had members, it is the whole time.
+    Silences do not count. None: this part is too short. For groups that never had members (`owned` is None), it is the
+    whole time.
     """
     from_ms, to_ms = one["from_ms"], one["to_ms"]
     had_ms: int | None = None
     owner: str | None = None
-    if one["generation"] is not None:
+    if owned is not None:
         # of equally long parts the later one counts; and of two such parts, one that is over counts
         best: tuple[int, int, bool, int, str] | None = None
         for since_ms, gave_ms, who in owned:

@@ -486,6 +486,13 @@ def test_the_owner_that_has_the_partition_now_shows_that_it_waits() -> None:
     assert list(stalls_of([], [_CANDIDATE], _OTHER | progress, owned)) == []
 
 
+def test_what_a_group_read_before_the_log_begins_does_not_stall_if_nobody_has_it_now() -> None:
+    """The log begins in mid-life, so the members at the time of the commit are not known. Now they read another topic."""
+    one = _CANDIDATE | {"generation": None}
+    assert list(stalls_of([], [one], _OTHER, {("u", 0): [(1_010_000, None, "m")]})) == []
+    assert [row["status"] for row in stalls_of([], [one], _OTHER, {})] == ["STOP"]  # it never had members
+
+
 def test_a_silence_does_not_make_a_wait_longer() -> None:
     """The partition waits for 50 s, while its owner reads records of others that are 30 s old. Then all are away."""
     progress = [(1_000_000 + at, 30_000) for at in range(5_000, 50_000, 5_000)]
