@@ -22,7 +22,7 @@ from muster.pipeline.tables.topic_ends import Reach
 
 SKIP = TABLES["skips"]
 LEAP: Final = pa.schema([*SKIP, *columns("member_id string")])
-"""A commit of a member that perhaps skipped records: a row of the table, if the commit did so in several partitions."""
+"""A commit of a member that perhaps skipped records. It is a row of the table if it did so in several partitions."""
 _STEPS = 8
 """This many steps before, in which the member was behind, show how fast it reads."""
 _LEAP_STEPS: Final = 4

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from muster.pipeline.episodes.thresholds import SETTLE_MS, USUAL_GAPS
+from muster.pipeline.episodes.thresholds import AGAIN_COMMITS, SETTLE_MS, USUAL_GAPS
 from muster.pipeline.schema import columns
 from muster.pipeline.tables.commit_rows import CommitRows
 from muster.pipeline.tables.ordered_columns import (
@@ -189,15 +189,16 @@ INTERVAL: Final = pa.schema(
 """A run of commits with one status. `status` is the status's number in GRADES."""
 CANDIDATE: Final = pa.schema(
     columns(
-        f"{_PLACE}, generation int, committed_offset long, commits int, first_ms long, time_ms long, longest_ms long, "
-        "calm_ms long, silence_ms long, beyond_ms long, not_beyond_ms long, surely_ms long, end_then long, "
-        "known_end long, end_ms long, run_ms long, run_commits int, earlier int, runs int, is_last boolean, "
-        "from_ms long, to_ms long, until_ms long"
+        f"{_PLACE}, generation int, committed_offset long, commits int, first_ms long, last_ms long, time_ms long, "
+        "longest_ms long, calm_ms long, silence_ms long, beyond_ms long, not_beyond_ms long, surely_ms long, "
+        "end_then long, known_end long, end_ms long, run_ms long, run_commits int, earlier int, runs int, "
+        "is_last boolean, from_ms long, to_ms long, until_ms long"
     )
 )
 """A time after a commit, `from_ms` to `to_ms`, in which a partition may have stalled. Also the window of the commit.
 
-The row also has the facts about the commit's window (`Windows`) and about the end of the log (`topic_ends.Reach`).
+The row also has the facts about the window (`Windows`) that ends at `last_ms`, with this commit. If there are few
+commits of its offset, the window ends with the first of them. Facts about the end of the log: `topic_ends.Reach`.
 `is_last`: no later commit for this partition follows before its offset is deleted, or before the log ends.
 """
 MEMBER_COMMITS: Final = pa.schema([*columns("group string, member_id string"), ("progress", pa.list_(pa.int64()))])
@@ -277,22 +278,26 @@ def _candidates(commits: CommitRows, few: Thinned, reach: Reach, windows: Window
     to_ms = windows.next_ms.or_else(known(np.full(rows, commits.known_until_ms or 0)))
     found = np.flatnonzero(windows.is_run_end & _may_stall(commits, few, reach, windows, from_ms.values, to_ms.values))
     of = few.rows[found]
+    # a member that goes on after a hang may first commit the same offset again. The hang is no usual interval
+    run = windows.run_commits[found]
+    usual = found - np.where(run < AGAIN_COMMITS, run - 1, 0)
     return struct(
         CANDIDATE,
         {
             **_places(commits, of),
             "generation": commits.generation.at(of),
             "committed_offset": commits.offset.at(of),
-            "commits": known(windows.commits[found]),
-            "first_ms": known(windows.first_ms[found]),
+            "commits": known(windows.commits[usual]),
+            "first_ms": known(windows.first_ms[usual]),
+            "last_ms": known(commits.time_ms[few.rows[usual]]),
             "time_ms": known(commits.time_ms[of]),
-            "longest_ms": windows.longest_ms.at(found),
-            "calm_ms": windows.calm_ms.at(found),
-            "silence_ms": windows.silence_ms.at(found),
+            "longest_ms": windows.longest_ms.at(usual),
+            "calm_ms": windows.calm_ms.at(usual),
+            "silence_ms": windows.silence_ms.at(usual),
             "beyond_ms": reach.beyond_ms.at(found),
             "not_beyond_ms": reach.not_beyond_ms.at(found),
             "surely_ms": reach.surely_ms.at(found),
-            "end_then": reach.end_then.at(found),
+            "end_then": reach.end_then.at(usual),
             "known_end": _known_end(reach, windows).at(found),
             "end_ms": reach.end_ms.at(found),
             "run_ms": known(windows.run_ms[found]),

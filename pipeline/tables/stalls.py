@@ -279,7 +279,7 @@ def is_long(
     silent for SETTLE_MS. If `wanted_ms` is None, only this counts. `member_commits`: when each member made progress.
     """
     # while a group restarts, commits come more often than usual. A gap that was usual before the restart is no stall
-    spent_ms = one["time_ms"] - one["first_ms"] - silent_ms(silences, one["first_ms"], one["time_ms"])
+    spent_ms = one["last_ms"] - one["first_ms"] - silent_ms(silences, one["first_ms"], one["last_ms"])
     mean_ms = max(spent_ms / max(one["commits"] - 1, 1), _calm_ms(silences, one))
     usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * _without(silences, one, one["longest_ms"]))
     from_ms, to_ms = one["from_ms"], one["to_ms"]
@@ -353,7 +353,7 @@ def _calm_ms(silences: Iterable[Silence], one: Row) -> float:
 def _without(silences: Iterable[Silence], one: Row, length_ms: int | None) -> int:
     """A time before a candidate, without the longest silence that it may contain."""
     ms = length_ms or 0
-    known = [each.until_ms - each.from_ms for each in silences if each.until_ms <= one["time_ms"]]
+    known = [each.until_ms - each.from_ms for each in silences if each.until_ms <= one["last_ms"]]
     return ms - max((length for length in known if length <= ms), default=0)
 
 

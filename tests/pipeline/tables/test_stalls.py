@@ -326,10 +326,11 @@ def test_a_brokers_fast_clock_makes_no_stall(engine: Engine) -> None:
 
 _CANDIDATE = {
     "group": "g", "log_partition": 0, "topic": "t", "partition": 0, "member_id": "m", "client_id": "c",
-    "generation": 1, "committed_offset": 100, "commits": 10, "first_ms": 955_000, "time_ms": 1_000_000,
-    "longest_ms": 5_000, "calm_ms": 5_000, "silence_ms": 5_000, "beyond_ms": 1_000_000, "not_beyond_ms": 999_000,
-    "surely_ms": None, "end_then": 101, "known_end": 500, "end_ms": 1_125_000, "run_ms": 1_000_000, "run_commits": 1,
-    "is_last": False, "from_ms": 1_000_000, "to_ms": 1_150_000, "until_ms": 3_000_000,
+    "generation": 1, "committed_offset": 100, "commits": 10, "first_ms": 955_000, "last_ms": 1_000_000,
+    "time_ms": 1_000_000, "longest_ms": 5_000, "calm_ms": 5_000, "silence_ms": 5_000, "beyond_ms": 1_000_000,
+    "not_beyond_ms": 999_000, "surely_ms": None, "end_then": 101, "known_end": 500, "end_ms": 1_125_000,
+    "run_ms": 1_000_000, "run_commits": 1, "is_last": False, "from_ms": 1_000_000, "to_ms": 1_150_000,
+    "until_ms": 3_000_000,
 }  # fmt: skip
 """A partition without a commit for 150 s, with unread records."""
 
@@ -418,6 +419,16 @@ def test_a_member_that_committed_once_may_hang(engine: Engine) -> None:
     assert [(row.partition, row.start_ms) for row in rows if row.status == "STOP"] == [(1, ms(100))]
 
 
+def test_a_member_that_hangs_may_commit_the_same_offset_when_it_goes_on(engine: Engine) -> None:
+    """Its silence is no usual interval."""
+    both = Commits("hangs", "hangs").by("a", *every(5, climbing(201)))
+    both.by("b", *every(5, climbing(20)), (300, 190), *every(5, climbing(20, start=600), 305), partition=1)
+    ends = ends_of(engine, *(("hangs", partition, 10 * at, 5.0 * at) for partition in (0, 1) for at in range(201)))
+    rows = collected(stalls(walked(table_of(engine, "commits", both.rows), ends)))
+    stopped = [(row.partition, row.start_ms, row.end_ms) for row in rows if row.status == "STOP" and row.end_ms]
+    assert stopped == [(1, ms(95), ms(305))]
+
+
 def test_a_silence_of_all_groups_is_no_stall() -> None:
     away = [Silence(1_001_000, 1_121_000, 5)]
     assert _found([]) == ["STOP"]
@@ -487,7 +498,7 @@ def test_the_owner_that_has_the_partition_now_shows_that_it_waits() -> None:
 
 
 def test_what_a_group_read_before_the_log_begins_does_not_stall_if_nobody_has_it_now() -> None:
-    """The log begins in mid-life, so the members at the time of the commit are not known. Now they read another topic."""
+    """The log begins in mid-life: the members at the time of the commit are not known. Now they read another topic."""
     one = _CANDIDATE | {"generation": None}
     assert list(stalls_of([], [one], _OTHER, {("u", 0): [(1_010_000, None, "m")]})) == []
     assert [row["status"] for row in stalls_of([], [one], _OTHER, {})] == ["STOP"]  # it never had members
