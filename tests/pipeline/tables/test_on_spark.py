@@ -44,6 +44,7 @@ MAKERS: dict[str, Make] = {
     "shares": test_share_states.made,
     "streams": test_stream_states.made,
     "skips": only("skips", test_skips.made),
+    "leaps": only("skips", test_skips.leaps),
     "stalls": only("stalls", test_stalls.made),
     "silences": only("silences", test_episodes.made_silences),
     "lag": only("lag", test_lag.made),
