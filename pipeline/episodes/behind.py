@@ -24,7 +24,7 @@ def behind(facts: Facts, when: When) -> Claim | None:
     old = [one for one in facts.lags if _is_old(one, facts)]
     lag = sum(one.lag or 0 for one in old)
     read = [one for one in facts.lags if one.at_ms >= facts.end_ms - limits.MINUTE]
-    if not old or 2 * lag < sum(one.lag or 0 for one in read) or not _has_members(facts):
+    if not old or 2 * lag < sum(one.lag or 0 for one in read) or not has_members(facts):
         return None
     if lag * 2 < _written_meanwhile(facts) * len(old) / len(facts.lags) or _falls(facts):
         return None
@@ -51,7 +51,7 @@ def _is_old(one: Last, facts: Facts) -> bool:
     return one.at_ms - one.since_ms - silent_ms >= limits.BEHIND_MS and one.at_ms >= back_ms
 
 
-def _has_members(facts: Facts) -> bool:
+def has_members(facts: Facts) -> bool:
     """Does the group have members, or has it never had any?"""
     return not facts.stays or any(one.end_ms is None for one in facts.stays)
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.applications import Together
+from muster.pipeline.episodes.behind import has_members
 from muster.pipeline.episodes.claims import (
     CLOCK,
     LIKELY,
@@ -188,7 +189,7 @@ def _stall_row(one: Stall, when: When) -> Evidence:
 
 
 def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
-    found = _trend(facts)
+    found = _trend(facts) if has_members(facts) else None
     if found is None or found.rate <= 0 or not _is_far_behind(found, facts.lags):
         return
     unread = sum(one.lag or 0 for one in _given_up(facts.lags, (found.from_ms + found.until_ms) // 2))

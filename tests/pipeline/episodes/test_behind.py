@@ -16,10 +16,10 @@ def last(partition: int, since_s: float, lag: int = 900, at_s: float = END_S - 5
 
 
 def steps(*lags: int | None) -> list[Step]:
-    """Steps of 15 s up to the end of the log, with 150 written records each."""
+    """Steps of 15 s up to the end of the log, with 450 written records each. The lag grows by less than a commit."""
     first_s = END_S - 15 * len(lags)
     return [
-        Step(ms(first_s + 15 * at), ms(first_s + 15 * at + 15), 5, 100, 150, lag) for at, lag in enumerate(lags)
+        Step(ms(first_s + 15 * at), ms(first_s + 15 * at + 15), 5, 430, 450, lag) for at, lag in enumerate(lags)
     ]  # fmt: skip
 
 
@@ -76,4 +76,5 @@ def test_members_that_have_just_joined_are_behind_only_if_the_lag_still_grows(
 def test_a_stopped_group_is_not_behind() -> None:
     group = Group("a", "b").leaves(END_S - 30, "a", "b")
     assert judged(stays=group.stays).level == "fine"
+    assert judged(stays=group.stays, progress=[one._replace(records=100) for one in steps(*GROWS)]).level == "fine"
     assert judged(stays=()).level == "look"
