@@ -1,8 +1,10 @@
 """Records for a socket that are not copied: the system takes them from its cache of the file's pages.
 
 Without this module the system copies records twice, into a buffer and into the socket. With a few windows into files it
-copies them once. Only the system may read a window (`os.writev`). Such a call returns an error when the disk fails, or
-when other programs cut the file. A read by Python would end the process.
+copies them once. The first use of a page in a window takes as long as a copy, each later use takes nothing.
+
+Only the system may read a window (`os.writev`). Such a call returns an error when the disk fails, or when other
+programs cut the file. A read by Python would end the process.
 """
 
 from __future__ import annotations
