@@ -53,7 +53,13 @@ class DiskDurability:
         self.listeners = AppendListeners()
         self._waiters = Waiters()
         self._syncing = False
+        self._files: tuple[File, ...] = ()
+        """The files of the running sync, which covers the records before `_target`."""
+        self._target = 0
+        self._names_changed = self._is_new = False
+        """Whether names in the log's folder, and the name of the folder, have to be synced too."""
         self._syncs_until_check = 1
+        """After how many syncs the server checks whether the active file still has its name."""
         self._cut_at = MAX_INT64
         """The lowest offset of a cut since the running sync began. The sync covers no record from this offset on."""
         self._unsynced: list[File] = []
@@ -176,46 +182,53 @@ class DiskDurability:
 
     def _begin_sync(self) -> Sync:
         """Return the job that syncs everything written until now, and the function for its result."""
-        if self.waits_for_sync:
-            self._reserve_room()
+        segments = self._segments
+        active = segments.active
+        if self.waits_for_sync and active.size + RESERVED_BYTES // 4 > self._room_end:
+            self._reserve_room(active)
         self._unflushed = 0
         self._cut_at = MAX_INT64
-        segments, availability = self._segments, self._availability
-        files, self._unsynced = [*self._unsynced, segments.active.file], []
-        names_changed = len(files) > 1 or self.recovery_point <= segments.active.base_offset
-        is_new = self.recovery_point == 0
-        target = segments.end_offset
+        self._target, self._files = segments.end_offset, (active.file,)
+        self._names_changed = self.recovery_point <= active.base_offset
+        if self._unsynced:
+            self._files, self._unsynced, self._names_changed = (*self._unsynced, active.file), [], True
+        self._is_new = self.recovery_point == 0
+        return self._sync_files, self._synced
 
-        def job() -> None:
-            if availability.failure is not None:
-                # The log was opened again. A sync by the new log must get the failure, which the system reports only
-                # once.
-                return
-            for file in files:
-                file.sync()
-            if names_changed:
-                segments.storage.sync_directory(segments.directory)
-            if is_new:  # the name of the directory must not be lost either
-                segments.storage.sync_directory("")
-            segments.storage.verify()
+    def _sync_files(self) -> None:
+        """Sync in a thread what `_begin_sync` has named. If one sync serves many logs, it is not called."""
+        if self._availability.failure is not None:
+            # The log was opened again. A sync by the new log must get the failure, which the system reports only once.
+            return
+        for file in self._files:
+            file.sync()
+        segments = self._segments
+        if self._names_changed:
+            segments.storage.sync_directory(segments.directory)
+        if self._is_new:  # the name of the directory must not be lost either
+            segments.storage.sync_directory("")
+        segments.storage.verify()
 
-        return job, lambda failure: self._synced(target, files[-1].path, failure)
-
-    def _synced(self, target: int, path: str, failure: OSError | None) -> None:
+    def _synced(self, failure: OSError | None) -> None:
         self._syncing = False
         if self._availability.failure is not None:
             return
         if failure is not None:
-            self._availability.fail(path, failure)
+            self._availability.fail(self._files[-1].path, failure)
             return
-        if self.waits_for_sync and self._is_removed():
-            self._availability.fail(self._segments.active.file.path, OSError(REMOVED))
-            return
-        if self._cut_at < target:
-            target = self._cut_at
+        target = self._target if self._target < self._cut_at else self._cut_at
+        waits_for_sync = self.waits_for_sync
+        if waits_for_sync:
+            self._syncs_until_check -= 1
+            if self._syncs_until_check <= 0:
+                self._syncs_until_check = CHECK_NAME_EACH_SYNCS
+                file = self._segments.active.file
+                if file.is_removed():
+                    self._availability.fail(file.path, OSError(REMOVED))
+                    return
         if target > self.recovery_point:
             self.recovery_point = target
-        if self.waits_for_sync and target > self.durable_offset:
+        if waits_for_sync and target > self.durable_offset:
             self.durable_offset = target
             self._waiters.release(target)
             for callback in self.listeners.callbacks:
@@ -226,20 +239,10 @@ class DiskDurability:
         if self._waiters.queue or self._unsynced or flush_waiters.queue:
             self._start_sync()
 
-    def _is_removed(self) -> bool:
-        """Whether the active file has lost its name. Only every `CHECK_NAME_EACH_SYNCS`-th call checks the name."""
-        self._syncs_until_check -= 1
-        if self._syncs_until_check > 0:
-            return False
-        self._syncs_until_check = CHECK_NAME_EACH_SYNCS
-        return self._segments.active.file.is_removed()
-
-    def _reserve_room(self) -> None:
-        active = self._segments.active
-        if active.size + RESERVED_BYTES // 4 > self._room_end:
-            self._room_end = active.size + RESERVED_BYTES
-            with contextlib.suppress(OSError):  # on a full disk the next write fails
-                active.file.allocate(min(self._room_end, max(self._segments.config.segment_bytes, active.size)))
+    def _reserve_room(self, active: Segment) -> None:
+        self._room_end = active.size + RESERVED_BYTES
+        with contextlib.suppress(OSError):  # on a full disk the next write fails
+            active.file.allocate(min(self._room_end, max(self._segments.config.segment_bytes, active.size)))
 
     def _give_back_room(self, segment: Segment) -> None:
         if self._room_end:

@@ -108,7 +108,7 @@ class CoordinatorShard(Generic[S]):
             command.respond(self._errors.refuse(command.request, self.state_error, self.trouble))
             return
         now = self._clock.now()
-        output = core.handle(command, now, self.log.config.max_message_bytes)
+        output = core.handle(command, now, self.log.segments.config.max_message_bytes)
         if output.records or self.queue.batches or self.replies.parked or output.events:
             self._queue_output(output, now, producer)
         else:
@@ -398,12 +398,12 @@ class CoordinatorShard(Generic[S]):
                 # The replies may show the effects of these events.
                 self._observer.flush()
         log, pending = self.log, self.replies
-        position = log.end_offset
-        if log.durable_offset >= position and not pending.parked:
+        position, durability = log.segments.end_offset, log.durability
+        if durability.durable_offset >= position and not pending.parked:
             pending.send(replies)
         else:
             pending.park(position, replies, began_ms)
-            log.when_durable(position, self._when_durable)
+            durability.when_durable(position, self._when_durable)
 
     def _callback(self, term: int) -> Callable[[Exception | None], object]:
         """What the log calls, during this term, when more records are durable."""

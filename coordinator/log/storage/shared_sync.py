@@ -39,8 +39,11 @@ class Waiters:
     def add(self, position: int, callback: Waiter) -> None:
         """Keep `callback` until `position` is durable."""
         queue = self.queue
+        if not queue or queue[-1][0] <= position:  # nearly all callers wait for the newest position
+            queue.append((position, callback))
+            return
         at = len(queue)
-        while at and queue[at - 1][0] > position:  # rare: nearly all callers wait for the newest position
+        while at and queue[at - 1][0] > position:
             at -= 1
         queue.insert(at, (position, callback))
 
@@ -120,7 +123,8 @@ class SharedSync:
             self._begin_round()
 
     def _begin_round(self) -> None:
-        are_many = sum(files() for _, files in self._waiting) > FEW
+        # each caller has a file
+        are_many = len(self._waiting) > FEW or sum(files() for _, files in self._waiting) > FEW
         asked = [begin() for begin, _ in self._waiting]
         self._waiting = []
         outcomes: list[OSError | None] = []

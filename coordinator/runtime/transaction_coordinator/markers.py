@@ -27,6 +27,7 @@ from muster.coordinator.system.jobs import Job, JobQueue
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.open_topics import OpenTopics
+from muster.coordinator.topics.partition import Partition
 from muster.coordinator.transactions.commands import MarkersWritten
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -82,37 +83,38 @@ class MarkerWriter:
         self._groups = groups
         self._clock = clock
 
-    def is_ready(self, topic: str, index: int) -> bool:
-        """Whether `write` is fast: the producers of the partition's log are loaded."""
-        partition = self._topics.partition(topic, index)
-        return partition is None or partition.log.knows_producers
-
     def writing(self, marker: EndMarker, topic: str, index: int, ended: Ended) -> Job[None]:
-        """A job that calls `write` when the producers of the partition's log are loaded."""
+        """A job that writes a marker when the producers of the partition's log are loaded."""
         partition = self._topics.partition(topic, index)
         if partition is not None:
             with contextlib.suppress(LogError):  # `write` meets the same error, and reports it
                 yield from partition.loading_producers()
         self.write(marker, topic, index, ended)
 
-    def write(self, marker: EndMarker, topic: str, index: int, ended: Ended) -> None:
-        """Write one marker, or ask the node that leads the partition to write it. Raises nothing."""
-        if self._peers is not None:
-            peer = self._peers.leads(topic, index)
-            if peer is not None:
-                self._peers.mark(peer, marker, topic, index, ended)
-                return
-        if topic == GROUP_OFFSETS_TOPIC:
-            self._end_in_groups(marker, index, ended)
-            return
+    def write(self, marker: EndMarker, topic: str, index: int, ended: Ended, *, if_loaded: bool = False) -> bool:
+        """Write one marker, or ask the node that leads the partition to write it. Raises nothing.
+
+        `if_loaded`: return False and do nothing, if the producers of the partition's log have to be loaded before.
+        """
         found = self._topics.by_name.get(topic)
-        if found is None or not 0 <= index < len(found.partitions):
+        partition = found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
+        if if_loaded and partition is not None and not partition.log.knows_producers:
+            return False
+        peers = self._peers
+        peer = None if peers is None else peers.leads(topic, index)
+        if peer is not None and peers is not None:
+            peers.mark(peer, marker, topic, index, ended)
+        elif topic == GROUP_OFFSETS_TOPIC:
+            self._end_in_groups(marker, index, ended)
+        elif partition is not None:
+            self._append(marker, partition, ended)
+        elif found is None or not 0 <= index < len(found.partitions):
             ended(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return
-        partition = found.partitions[index]
-        if partition is None:
+        else:
             ended(ErrorCode.KAFKA_STORAGE_ERROR)
-            return
+        return True
+
+    def _append(self, marker: EndMarker, partition: Partition, ended: Ended) -> None:
         try:
             partition.append_marker(marker, self._clock.now())
         except (ApiError, LogError) as error:
@@ -225,9 +227,8 @@ class MarkerSender:
             for index in indexes:
                 if endings.get(ending.transactional_id) is not ending:
                     return
-                if writer.is_ready(topic, index):
-                    writer.write(ending.marker, topic, index, partial(self._ended, ending, topic, index))
-                else:
+                ended = partial(self._ended, ending, topic, index)
+                if not writer.write(ending.marker, topic, index, ended, if_loaded=True):
                     self._job_queue.run(self._write(ending, topic, index), lambda _: None, self)
 
     def _writing(self, ending: _Ending, topics: _Rows) -> Job[None]:

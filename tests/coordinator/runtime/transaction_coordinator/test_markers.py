@@ -28,20 +28,20 @@ class Writer:
         self.errors: dict[tuple[str, int], int | None] = {}
         self.waiting: list[Any] = []
 
-    def is_ready(self, topic: str, index: int) -> bool:
-        return topic != "cold"
-
     def writing(self, marker: Any, topic: str, index: int, ended: Any) -> Job[None]:
         self.write(marker, topic, index, ended)
         yield None
 
-    def write(self, marker: Any, topic: str, index: int, ended: Any) -> None:
+    def write(self, marker: Any, topic: str, index: int, ended: Any, *, if_loaded: bool = False) -> bool:
+        if if_loaded and topic == "cold":
+            return False
         self.written.append((tuple(marker), topic, index))
         error = self.errors.get((topic, index), ErrorCode.NONE)
         if error is None:
             self.waiting.append(ended)
         else:
             ended(error)
+        return True
 
 
 class MarkerHarness:
@@ -175,9 +175,9 @@ def test_markers_of_many_partitions_are_spread_over_iterations(harness: MarkerHa
 def test_markers_of_many_small_transactions_share_iterations(harness: MarkerHarness) -> None:
     slow = harness.writer.write
 
-    def write(*given: Any) -> None:
+    def write(*given: Any, if_loaded: bool = False) -> bool:
         harness.clock._move_to(harness.clock.mono_ms() + 1)
-        slow(*given)
+        return slow(*given, if_loaded=if_loaded)
 
     harness.writer.write = write
     for number in range(20):
