@@ -75,7 +75,7 @@ class RecordReader(Protocol):
 class RecordCodec(Protocol):
     """Converts records to batches and back. The object has no state."""
 
-    def encode(self, records: Sequence[Record]) -> tuple[Sequence[Any], int]:
+    def encode(self, records: Sequence[Record]) -> tuple[list[Any], int]:
         """The records as rows for `build`, and the sum of the rows' bytes. Raises ValueError."""
 
     def build(self, rows: Sequence[Any], now: Now, producer: Producer | None) -> bytes | bytearray:

@@ -41,13 +41,17 @@ class Batch:
 
     __slots__ = ("began_ms", "events", "producer", "replies", "rows", "size")
 
-    def __init__(self, began_ms: int, size: int, producer: Producer | None) -> None:
+    def __init__(
+        self, began_ms: int, rows: list[Any], size: int, producer: Producer | None, replies: list[Reply],
+        events: list[Any],
+    ) -> None:  # fmt: skip
+        """The lists belong to the batch."""
         self.began_ms = began_ms
         self.producer = producer
-        self.rows: list[Any] = []
+        self.rows = rows
         self.size = size
-        self.replies: list[Reply] = []
-        self.events: list[Any] = []
+        self.replies = replies
+        self.events = events
 
 
 class AppendQueue:
@@ -64,19 +68,26 @@ class AppendQueue:
         self.at_once = linger_ms == 0
         self.batches: list[Batch] = []
 
-    def batch_for(self, size: int, producer: Producer | None) -> Batch:
-        """The batch for the records of one command, which have `size` bytes: the newest batch, or a new batch."""
+    def add(
+        self, rows: list[Any], size: int, producer: Producer | None, replies: list[Reply], events: list[Any]
+    ) -> Batch:
+        """Add the records of one command, which have `size` bytes, to the newest batch or to a new batch. The lists
+        belong to the queue from now on. Returns the batch.
+        """
         batches = self.batches
         if batches:
             batch = batches[-1]
             if batch.size + size <= BATCH_BYTES and batch.producer == producer:
                 batch.size += size
+                batch.rows += rows
+                batch.replies += replies
+                batch.events += events
                 return batch
         elif self._linger_ms < 0:
             self._clock.call_soon(self._flush)
         elif self._linger_ms > 0:
             self._clock.machine.call_at(self._clock.machine.mono_ms() + self._linger_ms, self._flush)
-        batch = Batch(self._clock.moment().mono_ms, size, producer)
+        batch = Batch(self._clock.moment().mono_ms, rows, size, producer, replies, events)
         batches.append(batch)
         return batch
 

@@ -131,9 +131,7 @@ class CoordinatorShard(Generic[S]):
 
     def append(self, rows: Sequence[Any], size: int, respond: Respond, response: Message) -> None:
         """Append the encoded records of a decision, then answer. The shard must be active."""
-        batch = self.queue.batch_for(size, None)
-        batch.rows += rows
-        batch.replies.append((respond, response))
+        self.queue.add([*rows], size, None, [(respond, response)], [])
         if self.queue.at_once:
             self.flush()
         core = self.core
@@ -334,13 +332,11 @@ class CoordinatorShard(Generic[S]):
                 self.replies.park(_NOT_WRITTEN, output.replies, now.mono_ms)
                 self._failed("records cannot be written", error)
                 return
-            batch = self.queue.batch_for(size, producer)
-            batch.rows += rows
-            batch.replies += output.replies
-            batch.events += output.events
+            queue = self.queue
+            batch = queue.add(rows, size, producer, output.replies, output.events)
             if waits_ms and not batch.replies:
-                self.queue.flush_within(waits_ms)
-            elif self.queue.at_once:
+                queue.flush_within(waits_ms)
+            elif queue.at_once:
                 self.flush()
         elif self.queue.batches:
             batch = self.queue.batches[-1]

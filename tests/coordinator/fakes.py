@@ -44,6 +44,12 @@ class FakeLog:
         self.producers = FakeProducers()
 
     @property
+    def segments(self) -> FakeLog:
+        return self
+
+    durability = segments
+
+    @property
     def end_offset(self) -> int:
         return len(self.rows)
 

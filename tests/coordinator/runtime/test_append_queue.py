@@ -16,20 +16,20 @@ class QueueHarness:
 
 def test_records_of_many_commands_share_a_batch_until_it_is_full() -> None:
     queue = QueueHarness(-1).queue
-    first = queue.batch_for(BATCH_BYTES - 10, None)
-    assert queue.batch_for(10, None) is first
-    second = queue.batch_for(1, None)
+    first = queue.add([], BATCH_BYTES - 10, None, [], [])
+    assert queue.add([], 10, None, [], []) is first
+    second = queue.add([], 1, None, [], [])
     assert second is not first
     assert queue.batches == [first, second]
     assert (first.size, second.size) == (BATCH_BYTES, 1)
-    assert queue.batch_for(2 * BATCH_BYTES, None).size == 2 * BATCH_BYTES
+    assert queue.add([], 2 * BATCH_BYTES, None, [], []).size == 2 * BATCH_BYTES
 
 
 def test_each_batch_has_records_of_one_producer() -> None:
     queue = QueueHarness(-1).queue
     producers = [None, Producer(1, 0), Producer(1, 0), Producer(1, 1), Producer(2, 1), None, None]
     for producer in producers:
-        queue.batch_for(1, producer)
+        queue.add([], 1, producer, [], [])
     assert [batch.producer for batch in queue.batches] == [None, (1, 0), (1, 1), (2, 1), None]
 
 
@@ -37,7 +37,7 @@ def test_each_batch_has_records_of_one_producer() -> None:
 def test_the_append_queue_asks_once_to_be_flushed(linger_ms: int, at: int) -> None:
     harness = QueueHarness(linger_ms)
     for producer in (None, Producer(1, 0)):
-        harness.queue.batch_for(1, producer)
+        harness.queue.add([], 1, producer, [], [])
     assert not harness.queue.at_once
     harness.clock.advance(20)
     assert harness.flushed == [at]
@@ -46,13 +46,13 @@ def test_the_append_queue_asks_once_to_be_flushed(linger_ms: int, at: int) -> No
 def test_the_append_queue_asks_for_no_flush_without_a_linger() -> None:
     harness = QueueHarness(0)
     assert harness.queue.at_once
-    harness.queue.batch_for(1, None)
+    harness.queue.add([], 1, None, [], [])
     harness.clock.advance(20)
     assert harness.flushed == []
 
 
 def test_removed_batches_are_no_longer_in_the_append_queue() -> None:
     queue = QueueHarness(0).queue
-    batch = queue.batch_for(1, None)
+    batch = queue.add([], 1, None, [], [])
     assert queue.remove_all() == [batch]
     assert queue.remove_all() == queue.batches == []
