@@ -25,7 +25,7 @@ from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, Reso
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
-from muster.coordinator.transactions.commands import TransactionCommand
+from muster.coordinator.transactions.commands import PartitionsAsked, TransactionCommand
 from muster.coordinator.transactions.init_producer_id import refusal
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -276,19 +276,15 @@ def handle_add_offsets_to_txn(
         respond(AddOffsetsToTxnResponse(error_code=refusal))
         return
 
-    def added(response: Any) -> None:
-        ((row,),) = (topic.results_by_partition for topic in response.results_by_transaction[0].topic_results)
-        respond(AddOffsetsToTxnResponse(error_code=row.partition_error_code))
+    partition: int = node.routing.shard(request.group_id).partition
 
-    partition = node.routing.partition(request.group_id)
-    transaction = AddPartitionsToTxnTransaction(
-        transactional_id,
-        request.producer_id,
-        request.producer_epoch,
-        topics=[AddPartitionsToTxnTopic(GROUP_OFFSETS_TOPIC, [partition])],
+    def added(response: Any) -> None:
+        respond(AddOffsetsToTxnResponse(0, response.errors.get((GROUP_OFFSETS_TOPIC, partition), ErrorCode.NONE)))
+
+    asked = PartitionsAsked(
+        transactional_id, request.producer_id, request.producer_epoch, False, {GROUP_OFFSETS_TOPIC: (partition,)}
     )
-    command = TransactionCommand(AddPartitionsToTxnRequest([transaction]), added, context.client)
-    node.transactions.submit(transactional_id, command)
+    node.transactions.submit(transactional_id, TransactionCommand(asked, added, context.client))
 
 
 def handle_end_txn(node: Node, context: RequestContext, request: EndTxnRequest, respond: Respond) -> None:

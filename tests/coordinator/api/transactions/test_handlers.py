@@ -48,9 +48,10 @@ TOPIC: Topics = (("t", [0, 1]),)
 
 
 class Groups:
-    """The shards of __consumer_offsets. Each end of a transaction is done at once."""
+    """A shard of __consumer_offsets. Each end of a transaction is done at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
         self.runtime = self
         self.ended: list[tuple[Any, bool]] = []
 
@@ -68,7 +69,7 @@ def node() -> Node:
 def made_node(clock: ManualClock | None) -> Node:
     node = data_node(clock=clock, transaction_state_log_num_partitions=3)
     at_once(node.topics.ensuring("t", 2))
-    node.routing = Routing([Groups(), Groups()])
+    node.routing = Routing([Groups(0), Groups(1)])
     node.transactions = Transactions(
         node.topics, node.clock, node.job_queue, node.routing.shards, TransactionSettings
     )  # fmt: skip
