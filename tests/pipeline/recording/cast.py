@@ -426,20 +426,26 @@ class Group:
     def reset(self, to: Mapping[int, int]) -> None:
         """Do what kafka-consumer-groups.sh --reset-offsets does: reset all partitions of an empty group at once."""
         places = [TopicPartition(self.topic, partition, offset) for partition, offset in to.items()]
-        asked = self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
-        asked[self.name].result(30)
+        wanted = [ConsumerGroupTopicPartitions(self.name, places)]
+        self._answered(lambda: self._admin.alter_consumer_group_offsets(wanted)[self.name].result(30))
         reported = [[self.topic, *one] for one in to.items()]
         self.stage.journal.write(group=self.name, at=now_ms(), what="reset", by="tool", places=reported)
 
     def committed(self) -> dict[int, int]:
         """The committed offsets."""
         places = [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
+        wanted = [ConsumerGroupTopicPartitions(self.name, places)]
+        found = self._answered(lambda: self._admin.list_consumer_group_offsets(wanted)[self.name].result(30))
+        return {one.partition: one.offset for one in found.topic_partitions}
+
+    @staticmethod
+    def _answered(ask: Callable[[], Any]) -> Any:
+        """Ask until there is an answer: a broker may load its groups again, or another one may take its place."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
             try:
-                return {one.partition: one.offset for one in asked[self.name].result(30).topic_partitions}
-            except KafkaException:  # the broker may load its groups again
+                return ask()
+            except (KafkaException, TimeoutError):
                 if time.monotonic() > deadline:
                     raise
             time.sleep(1)
@@ -447,7 +453,9 @@ class Group:
     def ends(self) -> dict[int, int]:
         """The ends of the partitions of its topic."""
         asked = {TopicPartition(self.topic, partition): OffsetSpec.latest() for partition in range(self.partitions)}
-        return {one.partition: done.result(30).offset for one, done in self._admin.list_offsets(asked).items()}
+        return self._answered(
+            lambda: {one.partition: done.result(30).offset for one, done in self._admin.list_offsets(asked).items()}
+        )  # fmt: skip
 
     def so_far(self) -> dict[str, int]:
         """How many records were written to its topic, and how many of them it has read."""
