@@ -128,9 +128,17 @@ def _is_unseen(
     if line["what"] == "frozen":
         return any(since <= line["from"] and line["until"] <= until for since, until in away)
     if line["what"] != "skip" or not line["members"]:
-        return False
+        return line["what"] == "skip" and not _is_committed_before(line, commits)
     # just after a silence, a member commits what it had read before, so a step is no skip
     return any(since <= line["from"] <= until + BACK_MS for since, until in silences) or not _skipped(line, commits)
+
+
+def _is_committed_before(line: Row, commits: Iterable[Row]) -> bool:
+    """Whether the log has a commit from before the skip: without it, nobody sees a step."""
+    places = {(line["group"], line.get("topic"), partition) for partition in line.get("partitions", ())}
+    return not places or any(
+        one["time_ms"] < line["from"] and (one["group"], one["topic"], one["partition"]) in places for one in commits
+    )
 
 
 def _by_partition(truth: Iterable[Row], commits: Sequence[Row]) -> Iterable[Row]:

@@ -7,7 +7,7 @@ from typing import Any
 from tests.pipeline.recording.begins import since
 from tests.pipeline.recording.truths import after_nodes
 from tests.pipeline.scores_claims import JUDGES, Known, Said
-from tests.pipeline.scores_seen import seen
+from tests.pipeline.scores_seen import UNSEEN, seen
 
 
 def line(kind: str, from_ms: int, until_ms: int, **other: Any) -> dict[str, Any]:
@@ -59,6 +59,13 @@ def test_a_partition_stands_still_until_its_group_is_stopped_for_good() -> None:
     again = {"kind": "act", "group": "g", "client_id": "g-1", "at": 99_000, "what": "starts", "line": ""}
     some = seen([*truth, again], (), ())
     assert [(one["until"], one["open"]) for one in some if one["kind"] == "stall"] == [(300_000, True)]
+
+
+def test_a_skip_before_all_commits_of_the_log_is_unseen() -> None:
+    skip = line("incident", 50, 60, what="skip", topic="t", partitions=[0])
+    commit = {"group": "g", "topic": "t", "partition": 0, "committed_offset": 7}
+    assert [one["what"] for one in seen([skip], [{**commit, "time_ms": 49}], ())] == ["skip"]
+    assert [one["what"] for one in seen([skip], [{**commit, "time_ms": 70}], ())] == [UNSEEN]
 
 
 def test_only_the_groups_of_a_coordinator_that_is_away_are_silent() -> None:

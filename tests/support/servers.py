@@ -364,7 +364,10 @@ class KafkaCluster(KafkaServer):
             time.sleep(0.02)
 
     def _pid(self, node: int) -> int:
-        return int((self._data / f"node-{node}.pid").read_text())
+        path = self._data / f"node-{node}.pid"
+        while not (text := path.read_text().strip()):  # the script writes it at the moment
+            time.sleep(0.01)
+        return int(text)
 
 
 def _state(pid: int) -> str:
