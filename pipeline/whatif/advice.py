@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from math import sqrt
 from typing import Final, NamedTuple
 
-from muster.pipeline.episodes.thresholds import BACK_MS, LOOP_MS, LOOPS, SLOW_TWICE
+from muster.pipeline.episodes.thresholds import BACK_MS, LATE_MS, LOOP_MS, LOOPS, SECOND, SLOW_TWICE
 from muster.pipeline.whatif.compare import Comparison, WhatIf
 from muster.pipeline.whatif.costs import Figures
-from muster.pipeline.whatif.history import CONSUMER, EVENTS, EXPIRED, LOG, History, Stay, planned
+from muster.pipeline.whatif.history import CONSUMER, EVENTS, EXPIRED, LEFT, LOG, History, Stay, planned
 from muster.pipeline.whatif.leader import is_cooperative
 from muster.pipeline.whatif.processes import polled_too_late
 from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
@@ -67,14 +67,22 @@ def advice(history: History, comparison: Comparison) -> Advice | None:
 def _is_at_rest(history: History) -> bool:
     """Whether the group only formed, stopped on purpose, and formed again.
 
-    Rebalances at the end of a silence of all groups do not count: coordinator or network had been away.
+    Rebalances at the end of a silence do not count: coordinator or network had been away.
     """
     formed = len(history.emptied) + (history.given is None)
-    by_silence = sum(
-        any(from_ms < one.start_ms <= until_ms + BACK_MS for from_ms, until_ms in history.away)
-        for one in history.generations
-    )
+    spans = [(from_ms, _whole_again_ms(history, until_ms)) for from_ms, until_ms in history.away]
+    by_silence = sum(any(from_ms < one.start_ms <= end_ms for from_ms, end_ms in spans) for one in history.generations)
     return len(history.generations) - formed - by_silence < LEAST_REBALANCES
+
+
+def _whole_again_ms(history: History, until_ms: int) -> int:
+    """Until when rebalances follow from a silence: until a member that was there after it left, or died."""
+    ends = [
+        one.end_ms for one in history.stays
+        if one.end_ms is not None and one.end_ms > until_ms + SECOND
+        and (one.end == LEFT or (one.heard_ms or 0) > until_ms + LATE_MS)
+    ]  # fmt: skip
+    return min([until_ms + BACK_MS, *(end_ms - 1 for end_ms in ends)])
 
 
 def _only_formed(history: History) -> bool:
@@ -197,7 +205,11 @@ def _may_be_advised(setting: Setting, history: History) -> bool:
     delay_ms = setting.initial_delay_ms
     if delay_ms is not None and not history.initial_delay_ms < delay_ms <= LONGEST_DELAY_MS:
         return False  # a forming group waits on purpose, so that other members can join
+    if setting.static and history.stays and all(one.instance_id is not None for one in history.stays):
+        return False  # its members already have static ids
     had = {one.protocol for one in (history.given, *history.generations) if one is not None}
+    if setting.assignor in had:
+        return False  # a replay may assign otherwise, but the group already has this assignor
     if any(map(is_cooperative, had)) and setting.assignor is not None and not is_cooperative(setting.assignor):
         return False  # in each rebalance all members would stop, only to spare the second rounds
     if history.protocol == CONSUMER and (setting.protocol or setting.assignor not in (None, *ON_THE_SERVER)):

@@ -258,6 +258,26 @@ def test_rebalances_after_a_silence_of_all_groups_need_no_advice() -> None:
     assert advice(known, compared) is None
 
 
+@pytest.mark.parametrize(("end", "heard_ms"), [(LEFT, None), (EXPIRED, 9_000)])
+def test_a_deploy_soon_after_a_silence_may_need_advice(end: str, heard_ms: int | None) -> None:
+    """Members that leave, or die, though they were there after the silence, have another reason."""
+    known = history()
+    known.generations[:] = [one._replace(start_ms=10_000 + 1_000 * one.number) for one in known.generations]
+    known.away = [(-120_000, 1_000)]
+    assert "hardly rebalanced" in unadvised(known, found((STATIC, HELPS)))
+    known.stays += [Stay("m", None, "c", "/h", 6_000, 60_000, 0, end=end, end_ms=11_500, heard_ms=heard_ms)]
+    assert "hardly rebalanced" not in unadvised(known, found((STATIC, HELPS)))
+
+
+def test_a_group_is_not_advised_what_it_has() -> None:
+    known = history()
+    known.stays += [Stay("m", "i", "c", "/h", 45_000, 60_000)]
+    assert advice(known, found((STATIC, HELPS))) is None
+    assert advice(known, found(("session.timeout.ms=60000", HELPS))) is not None
+    assert advice(known, found(("assignor=range", HELPS))) is None
+    assert advice(known, found(("assignor=sticky", HELPS))) is not None
+
+
 def test_the_reason_for_no_advice_is_given() -> None:
     held = replace(found((STATIC, HELPS)), fidelity=Fidelity(LOG, 20, 12, True, "mostly members differ"))
     assert unadvised(history(), held) == "mostly members differ"
