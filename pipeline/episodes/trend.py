@@ -24,7 +24,7 @@ _PARTS: Final = 4
 _BURST: Final = 3
 """Producers write evenly if no step has more records than this many times the median."""
 _FEW_COMMITS: Final = 3
-"""An uneven trend needs steps with commits, at least this many."""
+"""An uneven trend needs this many steps with commits. Two are enough if a whole batch waited all the time."""
 _CLEARLY: Final = 1.5
 """A lag after the last commits must grow by this many times what one step commits."""
 
@@ -175,10 +175,12 @@ def uneven(window: Sequence[Step]) -> Trend | None:
     at = [number for number, one in enumerate(window) if one.commits]
     begin = min(at, key=lambda number: window[number].lag or 0, default=0)
     at = [number for number in at if number >= begin]
-    if len(at) < _FEW_COMMITS or window[at[-1]].lag != max(window[one].lag or 0 for one in at):
+    if not at or window[at[-1]].lag != max(window[one].lag or 0 for one in at):
         return None
-    grown = (window[at[-1]].lag or 0) - (window[begin].lag or 0)
-    largest = max((one.records or 0 for one in window[begin + 1 :]), default=0)
+    low = window[begin].lag or 0
+    grown, largest = (window[at[-1]].lag or 0) - low, max((one.records or 0 for one in window[begin + 1 :]), default=0)
+    if len(at) < _FEW_COMMITS and low < largest:
+        return None
     found = _grown(window[begin : at[-1] + 1], largest, window[-1])
     if found is None and 2 * grown >= largest:
         found = _grown(window[begin:], round(_CLEARLY * largest), window[-1])

@@ -189,16 +189,17 @@ INTERVAL: Final = pa.schema(
 """A run of commits with one status. `status` is the status's number in GRADES."""
 CANDIDATE: Final = pa.schema(
     columns(
-        f"{_PLACE}, generation int, committed_offset long, commits int, first_ms long, last_ms long, time_ms long, "
-        "longest_ms long, calm_ms long, silence_ms long, beyond_ms long, not_beyond_ms long, surely_ms long, "
-        "end_then long, known_end long, end_ms long, run_ms long, run_commits int, earlier int, runs int, "
-        "is_last boolean, from_ms long, to_ms long, until_ms long"
+        f"{_PLACE}, generation int, committed_offset long, commits int, first_ms long, last_ms long, again_ms long, "
+        "time_ms long, longest_ms long, calm_ms long, silence_ms long, beyond_ms long, not_beyond_ms long, "
+        "surely_ms long, end_then long, known_end long, end_ms long, run_ms long, run_commits int, earlier int, "
+        "runs int, is_last boolean, from_ms long, to_ms long, until_ms long"
     )
 )
 """A time after a commit, `from_ms` to `to_ms`, in which a partition may have stalled. Also the window of the commit.
 
-The row also has the facts about the window (`Windows`) that ends at `last_ms`, with this commit. If there are few
-commits of its offset, the window ends with the first of them. Facts about the end of the log: `topic_ends.Reach`.
+The row also has facts about the window (`Windows`) that ends with the first commit of this offset, at `last_ms`. If too
+few commits came before that, it ends with this commit. The window that ends with this commit begins at `again_ms`.
+Facts about the end of the log: `topic_ends.Reach`.
 `is_last`: no later commit for this partition follows before its offset is deleted, or before the log ends.
 """
 MEMBER_COMMITS: Final = pa.schema([*columns("group string, member_id string"), ("progress", pa.list_(pa.int64()))])
@@ -280,7 +281,8 @@ def _candidates(commits: CommitRows, few: Thinned, reach: Reach, windows: Window
     of = few.rows[found]
     # a member that goes on after a hang may first commit the same offset again. The hang is no usual interval
     run = windows.run_commits[found]
-    usual = found - np.where(run < AGAIN_COMMITS, run - 1, 0)
+    begin = found - run + 1
+    usual = np.where((run < AGAIN_COMMITS) | (windows.commits[begin] == WINDOW), begin, found)
     return struct(
         CANDIDATE,
         {
@@ -290,6 +292,7 @@ def _candidates(commits: CommitRows, few: Thinned, reach: Reach, windows: Window
             "commits": known(windows.commits[usual]),
             "first_ms": known(windows.first_ms[usual]),
             "last_ms": known(commits.time_ms[few.rows[usual]]),
+            "again_ms": known(windows.first_ms[found]),
             "time_ms": known(commits.time_ms[of]),
             "longest_ms": windows.longest_ms.at(usual),
             "calm_ms": windows.calm_ms.at(usual),

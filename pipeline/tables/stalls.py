@@ -340,8 +340,8 @@ def _back_ms(one: Row, until_ms: int, member_commits: Mapping[str | None, Sequen
     if one["run_commits"] >= AGAIN_COMMITS:
         if one["run_ms"] > until_ms:
             found.append(until_ms)
-        elif one["first_ms"] > until_ms:
-            found.append(one["first_ms"])
+        elif one["again_ms"] > until_ms:
+            found.append(one["again_ms"])
     return min(found)
 
 

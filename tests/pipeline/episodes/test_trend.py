@@ -152,6 +152,14 @@ def test_a_group_that_needs_long_for_a_batch_falls_behind(waits: int, then: int,
     assert trend(every[2:], of=uneven) is None  # two steps with commits show nothing
 
 
+@pytest.mark.parametrize(("before", "is_trend"), [(3_000, True), (400, False)])
+def test_two_steps_with_commits_are_enough_if_a_whole_batch_waited(before: int, is_trend: bool) -> None:
+    """It reads 500 records in two minutes. If fewer waited before, it perhaps did nothing for most of that time."""
+    waits = ((0, 0, before + 130 * at) for at in range(1, 24))
+    every = uneven_steps((25, 0, before), *waits, (1, 500, before + 24 * 130 - 500))
+    assert (trend(every, of=uneven) is not None) == is_trend
+
+
 def test_the_sawtooth_of_a_rare_committer_is_no_uneven_trend() -> None:
     for phase in range(20):
         since = [(at + phase) % 20 for at in range(50)]

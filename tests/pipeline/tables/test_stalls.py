@@ -327,10 +327,10 @@ def test_a_brokers_fast_clock_makes_no_stall(engine: Engine) -> None:
 _CANDIDATE = {
     "group": "g", "log_partition": 0, "topic": "t", "partition": 0, "member_id": "m", "client_id": "c",
     "generation": 1, "committed_offset": 100, "commits": 10, "first_ms": 955_000, "last_ms": 1_000_000,
-    "time_ms": 1_000_000, "longest_ms": 5_000, "calm_ms": 5_000, "silence_ms": 5_000, "beyond_ms": 1_000_000,
-    "not_beyond_ms": 999_000, "surely_ms": None, "end_then": 101, "known_end": 500, "end_ms": 1_125_000,
-    "run_ms": 1_000_000, "run_commits": 1, "is_last": False, "from_ms": 1_000_000, "to_ms": 1_150_000,
-    "until_ms": 3_000_000,
+    "again_ms": 955_000, "time_ms": 1_000_000, "longest_ms": 5_000, "calm_ms": 5_000, "silence_ms": 5_000,
+    "beyond_ms": 1_000_000, "not_beyond_ms": 999_000, "surely_ms": None, "end_then": 101, "known_end": 500,
+    "end_ms": 1_125_000, "run_ms": 1_000_000, "run_commits": 1, "is_last": False, "from_ms": 1_000_000,
+    "to_ms": 1_150_000, "until_ms": 3_000_000,
 }  # fmt: skip
 """A partition without a commit for 150 s, with unread records."""
 
@@ -474,13 +474,13 @@ def test_an_owner_that_got_its_partitions_after_a_silence_is_back(had_ms: int, s
     assert [each["status"] for each in found] == status
 
 
-@pytest.mark.parametrize(("first_ms", "status"), [(1_060_000, ["STALL"]), (1_120_000, [])])
-def test_an_owner_that_commits_an_offset_before_and_after_a_silence_is_back(first_ms: int, status: list[str]) -> None:
-    """It does so from 20 s before the silence to 90 s after it. `first_ms`: the first of its last ten commits."""
+@pytest.mark.parametrize(("again_ms", "status"), [(1_060_000, ["STALL"]), (1_120_000, [])])
+def test_an_owner_that_commits_an_offset_before_and_after_a_silence_is_back(again_ms: int, status: list[str]) -> None:
+    """It does so from 20 s before the silence to 90 s after it. `again_ms`: the first of its last ten commits."""
     away = [Silence(950_000, 1_050_000, 5)]
     times = {"from_ms": 930_000, "beyond_ms": 930_000, "to_ms": 1_140_000, "time_ms": 1_138_000}
-    assert _found(away, 1_100_000, run_ms=930_000, run_commits=30, first_ms=first_ms, **times) == status
-    assert _found(away, run_ms=930_000, run_commits=30, first_ms=first_ms, **times) == ["STALL"]  # the group was back
+    assert _found(away, 1_100_000, run_ms=930_000, run_commits=30, again_ms=again_ms, **times) == status
+    assert _found(away, run_ms=930_000, run_commits=30, again_ms=again_ms, **times) == ["STALL"]  # the group was back
 
 
 @pytest.mark.parametrize(("old_ms", "status"), [(4_000, ["STOP"]), (90_000, [])])
