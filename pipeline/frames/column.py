@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
 from operator import add, ge, gt, le, lt, mul, sub
 from typing import Any, Final
 
@@ -16,18 +17,36 @@ BOOL: Final = pa.bool_()
 LONG: Final = pa.int64()
 
 
-class Vector:
-    """The values of a column: a Python list, an Arrow array, or both. Each is made from the other when needed."""
+class Places:
+    """The numbers of some rows, in an order. None stands for a row of nulls."""
 
-    __slots__ = ("_arrow", "_list", "kind")
+    def __init__(self, rows: Sequence[int | None]) -> None:
+        self.rows = rows
+
+    @cached_property
+    def arrow(self) -> pa.Array:
+        """The numbers as an Arrow array, for all columns of a frame."""
+        return pa.array(self.rows, LONG)
+
+
+class Vector:
+    """The values of a column: a Python list, an Arrow array, or both. Each is made from the other when needed.
+
+    Values that were taken from another vector are copied when they are needed. Of a frame with forty columns, few are.
+    """
+
+    __slots__ = ("_arrow", "_list", "_taken", "kind")
 
     def __init__(self, values: list[Any] | None, kind: pa.DataType | None = None, arrow: pa.Array | None = None):
         self._list = values
         self._arrow = arrow
+        self._taken: tuple[Vector, Places] | None = None
         self.kind = kind if arrow is None else arrow.type
         """The Arrow type. None: the values show it."""
 
     def __len__(self) -> int:
+        if self._taken is not None:
+            return len(self._taken[1].rows)
         if self._list is not None:
             return len(self._list)
         return 0 if self._arrow is None else len(self._arrow)
@@ -36,23 +55,42 @@ class Vector:
     def values(self) -> list[Any]:
         """The values as a list."""
         if self._list is None:
-            assert self._arrow is not None
-            self._list = self._arrow.to_pylist()
+            if self._taken is not None and self._taken[0]._is_listed():
+                (source, places), self._taken = self._taken, None
+                values = source.values
+                self._list = [None if row is None else values[row] for row in places.rows]
+            else:
+                array = self._array()
+                assert array is not None
+                self._list = array.to_pylist()
         return self._list
+
+    def _is_listed(self) -> bool:
+        """Whether the values, or those from which they are taken, are a list."""
+        return self._list is not None or (self._taken is not None and self._taken[0]._is_listed())
+
+    def _array(self) -> pa.Array | None:
+        """The values as an Arrow array, if they come from one."""
+        if self._taken is not None:
+            source, places = self._taken
+            array = source._array()
+            if array is not None:
+                self._arrow, self._taken = array.take(places.arrow), None
+        return self._arrow
 
     def arrow(self, kind: pa.DataType | None = None) -> pa.Array:
         """The values as an Arrow array (None: of the type that the values show)."""
         wanted = self.kind if kind is None else kind
-        if self._arrow is not None:
-            return self._arrow if wanted == self._arrow.type else self._arrow.cast(wanted)
+        array = self._array()
+        if array is not None:
+            return array if wanted == array.type else array.cast(wanted)
         return pa.array(self.values, wanted)
 
-    def take(self, rows: Sequence[int | None]) -> Vector:
+    def take(self, rows: Sequence[int | None] | Places) -> Vector:
         """The values at these places. None as a place gives None."""
-        if self._arrow is not None:
-            return Vector(None, None, self._arrow.take(pa.array(rows, LONG)))
-        values = self.values
-        return Vector([None if row is None else values[row] for row in rows], self.kind)
+        taken = Vector(None, self.kind)
+        taken._taken = (self, rows if isinstance(rows, Places) else Places(rows))
+        return taken
 
     def cast(self, kind: pa.DataType) -> Vector:
         """The values, converted to a type."""
@@ -63,8 +101,9 @@ class Vector:
     def then(self, other: Vector) -> Vector:
         """These values, and the values of another vector behind them."""
         kind = self.kind if self.kind is not None else other.kind
-        if self._arrow is not None and other._arrow is not None and self._arrow.type == other._arrow.type:
-            return Vector(None, None, pa.concat_arrays([self._arrow, other._arrow]))
+        own, theirs = self._array(), other._array()
+        if own is not None and theirs is not None and own.type == theirs.type:
+            return Vector(None, None, pa.concat_arrays([own, theirs]))
         return Vector([*self.values, *other.values], kind)
 
 

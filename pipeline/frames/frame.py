@@ -11,6 +11,7 @@ import pyarrow as pa
 from muster.pipeline.frames.column import (
     Column,
     Context,
+    Places,
     Vector,
     as_column,
     field_of,
@@ -96,7 +97,7 @@ class Frame:
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows as dictionaries. They share nothing with the frame."""
         names = self.columns
-        values = (map(_copied, one.vector.values) for one in self.fields)
+        values = (_own_values(one.vector) for one in self.fields)
         return (dict(zip(names, some, strict=True)) for some in zip(*values, strict=True))
 
     def batch(self, schema: pa.Schema | None = None) -> pa.RecordBatch:
@@ -147,7 +148,8 @@ class Frame:
         return self
 
     def _taken(self, rows: Sequence[int | None]) -> Frame:
-        return Frame([one._replace(vector=one.vector.take(rows)) for one in self.fields], len(rows))
+        places = Places(rows)
+        return Frame([one._replace(vector=one.vector.take(places)) for one in self.fields], len(rows))
 
     # ---- columns
 
@@ -371,6 +373,13 @@ def _or_nulls(vector: Vector | None, count: int, kind: pa.DataType | None) -> Ve
     if vector is not None:
         return vector
     return Vector([None] * count, kind) if kind is None else Vector(None, None, pa.nulls(count, kind))
+
+
+def _own_values(vector: Vector) -> Iterable[Any]:
+    kind = vector.kind
+    if kind is None or pa.types.is_nested(kind):
+        return map(_copied, vector.values)
+    return vector.values
 
 
 def _copied(value: Any) -> Any:
