@@ -19,7 +19,7 @@ from muster.coordinator.system.clock import Clock
 from muster.testcontrol.clock import MovableClock
 
 _WRITES: Final = ("pwrite", "pwrite_parts", "truncate", "allocate")
-_FILE_CALLS: Final = ("size", "pread", "sync", "close", "is_removed")
+_FILE_CALLS: Final = ("size", "pread", "part", "sync", "close", "is_removed")
 _CHANGES: Final = ("make_directory", "save", "rename", "remove", "remove_tree")
 
 
