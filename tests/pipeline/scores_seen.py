@@ -19,7 +19,7 @@ MOVES: Final = 3
 TOGETHER_MS: Final = 60_000
 """Two applications must be members of one generation for at least this long."""
 BACK_MS: Final = 10_000
-"""After the broker's absence, members need some time until they are back."""
+"""After the broker's absence, members need some time until they are back: after a short one, less."""
 SHOWN_MS: Final = 40_000
 """A stall that the log shows for a shorter time counts for nothing. While the broker is away, a log shows nothing."""
 SKIPPED_MS: Final = 20_000
@@ -209,8 +209,10 @@ def _again(truth: Sequence[Row], known: Sequence[Row], commits: Sequence[Row]) -
 
 def _shown_ms(line: Row, until_ms: int, silences: Iterable[tuple[int, int]]) -> int:
     """How long a stall lasted while the broker was there, and the group was whole again."""
-    away_ms = sum(max(min(until + BACK_MS, until_ms) - max(since, line["from"]), 0) for since, until in silences
-                  if until > since)  # fmt: skip
+    away_ms = sum(
+        max(min(until + min(BACK_MS, until - since), until_ms) - max(since, line["from"]), 0)
+        for since, until in silences if until > since
+    )  # fmt: skip
     return int(until_ms - line["from"] - away_ms)
 
 

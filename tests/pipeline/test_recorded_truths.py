@@ -61,6 +61,13 @@ def test_a_partition_stands_still_until_its_group_is_stopped_for_good() -> None:
     assert [(one["until"], one["open"]) for one in some if one["kind"] == "stall"] == [(300_000, True)]
 
 
+def test_a_stall_is_hardly_shorter_by_a_coordinator_that_moves() -> None:
+    moved = {"kind": "silence", "how": "rolling-brokers", "from": 20_000, "until": 25_000, "groups": ["g"]}
+    stuck = line("stall", 0, 60_000, topic="t", partitions=[0], how="sleep")
+    assert [one["kind"] for one in seen([moved, {**stuck, "until": 111_000}], (), ())] == ["silence", "stall"]
+    assert [one["kind"] for one in seen([moved, {**stuck, "until": 109_000}], (), ())] == ["silence"]
+
+
 def test_a_skip_before_all_commits_of_the_log_is_unseen() -> None:
     skip = line("incident", 50, 60, what="skip", topic="t", partitions=[0])
     commit = {"group": "g", "topic": "t", "partition": 0, "committed_offset": 7}
