@@ -113,8 +113,8 @@ WHY: Final = {
     "heartbeat": "two thirds or more are the kernel's: compare the columns kernel and bare",
     "^commit": "two fifths or more are the kernel's; with 1,000 connections each record finds cold caches "
     "(bench/where.md)",
-    "^a transaction": "it takes 25,000 instructions of Python, and no phase has a quarter of them (bench/phases.md)",
-    "transaction version 1": "as above, with two requests and two records more",
+    "^a transaction": "it takes 22,400 instructions of Python, and no phase has a quarter of them (bench/phases.md)",
+    "transaction version 1": "as above, with as many records, and two requests more",
     "no transactions aborted": "both reads do the same work then; this ratio differs by a tenth from run to run",
     "read_committed": "an answer lists the aborted transactions; Kafka pays more for them",
     f"^{FETCH_LARGE}": "four fifths are the kernel's: the copy into the socket, and TCP (docs/dev/decisions.md)",

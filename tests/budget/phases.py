@@ -34,6 +34,9 @@ KINDS: Final = (
     "transaction, first produce",
     "transaction, offset commit",
     "transaction, end",
+    "transaction, later produce",
+    "transaction, later offset commit",
+    "transaction, later end",
     "transaction of version 1, add partitions",
     "transaction of version 1, add offsets",
 )

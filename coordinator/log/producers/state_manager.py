@@ -272,7 +272,8 @@ class ProducerStateManager:
 
     def check_transactional(self, producer_id: int, epoch: int, guard: VerificationGuard | None) -> None:
         """Check a coordinator's batch of a transaction. Raises InvalidProducerEpoch or InvalidTxnState."""
-        producer = self.producers.get(producer_id)
+        producers = self._producers if self.is_loaded else self.producers
+        producer = producers.get(producer_id)
         check_epoch(producer, producer_id, epoch)
         check_verified(producer, epoch, guard is NOT_NEEDED or self.verifications.opens(producer_id, guard))
 
@@ -280,7 +281,8 @@ class ProducerStateManager:
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
         """Return the guard for a transaction's first batch; None when it is open. Raises InvalidProducerEpoch."""
-        producer = self.producers.get(producer_id)
+        producers = self._producers if self.is_loaded else self.producers
+        producer = producers.get(producer_id)
         check_epoch(producer, producer_id, epoch)
         if is_in_transaction(producer, epoch):
             return None
@@ -288,7 +290,8 @@ class ProducerStateManager:
 
     def check_marker(self, marker: EndMarker) -> None:
         """Check whether this marker may be appended. Raises InvalidProducerEpoch or TransactionCoordinatorFenced."""
-        check_end_marker(self.producers.get(marker.producer_id), marker)
+        producers = self._producers if self.is_loaded else self.producers
+        check_end_marker(producers.get(marker.producer_id), marker)
 
     # -- queries
 

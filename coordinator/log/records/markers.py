@@ -11,7 +11,6 @@ from muster.coordinator.log.records import batches
 from muster.coordinator.log.records.batches import CONTROL_ABORT, CONTROL_COMMIT
 from muster.coordinator.log.records.headers import (
     CONTROL,
-    CRC_START,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
@@ -20,7 +19,6 @@ from muster.coordinator.log.records.headers import (
     BatchHeader,
     Buffer,
     pack_before_crc,
-    pack_behind_crc,
 )
 
 _NO_SEQUENCE = -1
@@ -29,7 +27,11 @@ _RECORD = Struct(">BBBBBhhBhiB")
 and coordinator epoch. Number of headers. Lengths are zigzag varints of one byte.
 """
 _USUAL = (0x20, 0, 0, 0, 8)
+_USUAL_BYTES = bytes(_USUAL)
 _VALUE_SIZE = 12
+_pack_covered = Struct(">hiqqqhii5shhBhiB").pack
+"""Packs all that the CRC covers: the fields of `pack_behind_crc`, then those of `_RECORD` with `_USUAL` as bytes."""
+_LENGTH = HEADER_SIZE + _RECORD.size - LENGTH_OVERHEAD
 _VALUE = Struct(">hi")
 
 
@@ -56,11 +58,11 @@ def build_marker(
 ) -> bytearray:
     """Build a control batch for `UnifiedLog.append`."""
     kind = CONTROL_COMMIT if is_committed else CONTROL_ABORT
-    covered = pack_behind_crc(
-        TRANSACTIONAL | CONTROL, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, _NO_SEQUENCE, 1
-    ) + _RECORD.pack(*_USUAL, 0, kind, _VALUE_SIZE, 0, coordinator_epoch, 0)
-    length = len(covered) + CRC_START - LENGTH_OVERHEAD
-    return bytearray(pack_before_crc(0, length, NO_LEADER_EPOCH, MAGIC, crc32c(covered)) + covered)
+    covered = _pack_covered(
+        TRANSACTIONAL | CONTROL, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, _NO_SEQUENCE, 1,
+        _USUAL_BYTES, 0, kind, _VALUE_SIZE, 0, coordinator_epoch, 0,
+    )  # fmt: skip
+    return bytearray(pack_before_crc(0, _LENGTH, NO_LEADER_EPOCH, MAGIC, crc32c(covered)) + covered)
 
 
 def read_marker(data: Buffer, header: BatchHeader) -> Marker | None:
