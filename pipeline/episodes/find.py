@@ -94,13 +94,14 @@ class _Finder:
         exchanges = [one for one in some if one.gone is not None]
         if kind == model.STOP:
             stays = [one.gone for one in exchanges]  # the members that join later did not stop
-        names = dict.fromkeys(self._of.name(self._of.stays[one].who) for one in stays if one is not None)
+        names = self._of.names(self._of.stays[one].who for one in stays if one is not None)
         if kind == model.FLAPPING:
             numbers_of = [number for one in some for number in (one.gone, one.came) if number is not None]
             both = [self._of.stays[number].who for number in numbers_of]
-            names = dict.fromkeys(map(self._of.name, both))
+            names = self._of.names(both)
             if len(names) == 1:  # two processes with one instance id
-                names = dict.fromkeys(f"{who.instance_id} ({(who.host or '').removeprefix('/')})" for who in both)
+                hosts = dict.fromkeys((who.host or "").removeprefix("/") for who in both)
+                names = [f"{names[0]} ({host})" for host in hosts]
         sure = sum(one.confidence for one in rows) / len(rows) if rows else 1.0
         back_ms = None
         if exchanges and all(one.back_ms is not None for one in exchanges):
@@ -171,7 +172,7 @@ class _Finder:
                 ended_ms = self._of.rebalances[number].end_ms
                 if after is None or self._of.rebalances[after].start_ms - ended_ms > limits.TOGETHER_MS:
                     triggers = [self._of.rebalances[each].trigger for each in chain]
-                    names = dict.fromkeys(self._of.name(who[one]) for one in triggers if one in who)
+                    names = self._of.names(who[one] for one in triggers if one in who)
                     is_midst = all(map(is_unknown, (self._of.rebalances[each] for each in chain)))
                     found = self._episode(kind, (), chain)
                     self._found.append(found._replace(members=tuple(names), size=len(names), is_midst=is_midst))
@@ -182,7 +183,8 @@ class _Finder:
         """The kind of a rebalance in which nobody joined or left."""
         one = self._of.rebalances[number]
         kind = _KIND_OF_CAUSE.get(one.cause or "", model.OTHER)
-        return model.TROUBLE if kind == model.OTHER and self._of.is_after_trouble(one) else kind
+        is_by_trouble = kind == model.OTHER and not is_unknown(one) and self._of.is_after_trouble(one)
+        return model.TROUBLE if is_by_trouble else kind
 
 
 _SECOND: Final = frozenset({events.METADATA_CHANGED, events.LEADER_REJOINED, events.PARTITIONS_CHANGED, None})

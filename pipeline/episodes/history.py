@@ -318,7 +318,9 @@ class History:
 
     def is_after_trouble(self, rebalance: Rebalance) -> bool:
         """Did this rebalance begin when members of several groups had just been lost?"""
-        return any(since <= rebalance.start_ms <= until + NEAR_MS for since, until in self.moments)
+        # what was before a silence has another reason
+        spans = [*self._apart, *((one.from_ms, one.until_ms) for one in self.silences)]
+        return any(since <= rebalance.start_ms <= until + NEAR_MS for since, until in spans)
 
     def empty_times(self) -> list[int]:
         """The times at which the last member left the group."""
@@ -334,14 +336,17 @@ class History:
                 found.append(ms)
         return found
 
-    def name(self, who: Who) -> str:
-        """The name of a member for people. It has the host only if another member has the same client id."""
+    def names(self, some: Iterable[Who]) -> list[str]:
+        """The names of members for people, each once. A log that begins in mid-life may not have a member's names."""
+        return list(dict.fromkeys(self._name(who) for who in some if who.instance_id or who.client_id))
+
+    def _name(self, who: Who) -> str:
+        """The name has the host only if another member has the same client id."""
         if who.instance_id:
             return who.instance_id
-        if not who.client_id:
-            return who.member_id
-        several = len(self._clients[who.client_id]) > 1
-        return f"{who.client_id} ({(who.host or '').removeprefix('/')})" if several and who.host else who.client_id
+        client_id = who.client_id or ""
+        several = len(self._clients[client_id]) > 1
+        return f"{client_id} ({(who.host or '').removeprefix('/')})" if several and who.host else client_id
 
 
 def _until_nobody_came(some: Sequence[Change]) -> Iterator[list[Change]]:

@@ -174,7 +174,7 @@ def _is_wrong(one: Episode, facts: Facts) -> bool:
     recent = facts.end_ms - one.until_ms <= limits.AGAIN_MS
     is_read = _is_after_silence(one, facts) and any(stay.end_ms is None for stay in facts.stays)
     is_open = one.by_instance or one.is_unsure  # nobody knows whether the members of a stop died
-    is_lost = (one.kind == model.TROUBLE and not is_read) or (one.kind == model.STOP and not is_open)
+    is_lost = (one.kind == model.TROUBLE and one.size > 0 and not is_read) or (one.kind == model.STOP and not is_open)
     return recent and (one.kind in _LOOPS or (is_lost and one.back_ms is None))
 
 
@@ -292,7 +292,9 @@ def _claim(some: Sequence[Episode], when: When, facts: Facts) -> Claim:
     kind, (from_ms, until_ms) = some[0].kind, _span(some)
     names = list(dict.fromkeys(name for one in some for name in one.members))
     count = max((one.size for one in some), default=0)
-    named = _names(names) if count <= len(names) else f"{plural(count, 'member')} ({_names(names)})"
+    named = _names(names) if count <= max(len(names), 1) else f"{plural(count, 'member')} ({_names(names)})"
+    if count > 1 and not names:
+        named = plural(count, "member")  # the log has none of their names
     over = when.is_over(from_ms, until_ms, _times(some))
     clause = _Clause(kind, some, named if names or count else "", over, when.clock(max(one.until_ms for one in some)))
     words = _WORDS.get(kind, _plainly)
@@ -416,7 +418,7 @@ def _slow(clause: _Clause) -> str:
 
 def _common(clause: _Clause) -> str:
     if not any(one.died for one in clause.some):
-        return f"{clause.names} rebalanced, perhaps by coordinator or network"
+        return f"{clause.names or 'the group'} rebalanced, perhaps by coordinator or network"
     return f"{clause.names} {_was(clause)} lost, perhaps by coordinator or network"
 
 
@@ -445,7 +447,8 @@ def _deaths(clause: _Clause) -> str:
     what = f"{count} static members were lost or stayed away" if is_static else (
         f"{count} members were lost{_perhaps_slow(clause)}"
     )  # fmt: skip
-    return f"{what} ({clause.names})" + (f", {lost} not replaced" if lost and not clause.later else "")
+    whose = f" ({clause.names})" if any(one.members for one in clause.some) else ""
+    return f"{what}{whose}" + (f", {lost} not replaced" if lost and not clause.later else "")
 
 
 def _perhaps_slow(clause: _Clause, perhaps: str = "perhaps ") -> str:

@@ -46,6 +46,8 @@ _ONCE_IN: Final = 20
 _NEARLY_POLLED: Final = 0.8
 _UNSURE: Final = 0.6
 """The certainty that a member left, if it was silent for a while before. Its session may have been that short."""
+_NOBODY: Final = 0.5
+"""The certainty that an unknown member left, if the group has no members now."""
 _FAR: Final = 3
 _AT_PARTING_MS: Final = 300
 """A commit this near the time at which a member is to give partitions up belongs to that."""
@@ -227,6 +229,8 @@ class _Judge:
         return max(known_ms, gone.at_ms - session_ms) if how == EXPIRED else known_ms
 
     def _same_members(self, epoch: Epoch, change: Change) -> tuple[str | None, Member | None, float]:
+        if not epoch.members:
+            return events.LEFT, None, _NOBODY  # the records of a member that ended are gone
         if change.resubscribed:
             trigger = next((one for one in epoch.members if one.member_id == change.resubscribed[0]), None)
             return events.SUBSCRIPTION_CHANGED, trigger, 0.97

@@ -545,3 +545,23 @@ def test_an_episode_that_lasts_over_a_time_has_one_kind_before_and_after() -> No
     assert (before.kind, after.kind) == ("rolling_restart", "rolling_restart")
     assert (before.rebalances, after.rebalances) == (2, 4)
     assert before.cost_ms + after.cost_ms == deploy.cost_ms
+
+
+def test_what_was_before_a_silence_has_another_reason() -> None:
+    """So has the first record of a log."""
+    for start_s, kind in ((1_005, "coordinator_or_network_trouble"), (995, "other")):
+        group = Group(*ABC).is_silent_with_others(1_000, 1_120)
+        group.rebalances.append(group.rebalances[0]._replace(
+            generation=9, before_generation=8, start_ms=ms(start_s), end_ms=ms(start_s), cause=None, trigger=None,
+        ))  # fmt: skip
+        assert group.kinds() == [kind]
+        unknown = {"before_generation": None, "members_before": None}
+        group.rebalances[-1] = group.rebalances[-1]._replace(**unknown)
+        assert group.kinds() == ["other"]
+
+
+def test_a_member_whose_name_the_log_does_not_have_is_not_named() -> None:
+    group = Group(*ABC).dies(1_000, "a")
+    group.stays = [one._replace(who=one.who._replace(client_id=None)) for one in group.stays]
+    (_, found) = group.episodes()
+    assert (found.members, found.size) == ((), 1)

@@ -6,7 +6,7 @@ import pytest
 
 from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.infer.epoch_causes import Epoch, Raised, raised
-from muster.pipeline.infer.epoch_image import State
+from muster.pipeline.infer.epoch_image import Change, State
 from muster.pipeline.infer.epochs import fold
 from muster.pipeline.infer.evidence import Activity
 from muster.pipeline.tables.inferred_rebalances import epoch_row
@@ -145,6 +145,12 @@ def test_causes_before_the_log_are_unknown() -> None:
     found = list(raised(epochs))
     assert summarized(found) == [(3, None, None), (4, "member_joined", "c")]
     assert found[0].certainty == 0.2
+
+
+def test_an_epoch_without_members_has_lost_one_whose_records_are_gone() -> None:
+    change = Change(4, 0, topics_changed=True)
+    (found,) = raised([Epoch(5, 1_000, 1_000, (), change, {})])
+    assert (found.cause, found.trigger, found.certainty) == ("member_left", None, 0.5)
 
 
 def test_missing_epochs_lower_the_certainty() -> None:
