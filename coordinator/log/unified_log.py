@@ -347,8 +347,9 @@ class UnifiedLog:
         `min_one_message` the first batch is always whole. Otherwise a first batch that does not fit is not returned.
         `up_to`: only batches below this offset. Raises OffsetOutOfRange, SegmentAbsent, or LogOffline.
         """
-        data = reading.read(self.segments, offset, max_bytes, min_one_message, up_to, False)
-        return data  # type: ignore[return-value]  # noqa: RET504  # only a socket gets parts of files
+        return reading.read(  # type: ignore[return-value]  # only a socket gets parts of files
+            self.segments, offset, max_bytes, min_one_message, up_to, False
+        )
 
     def read_for_socket(
         self, offset: int, max_bytes: int, min_one_message: bool, up_to: int | None

@@ -54,7 +54,8 @@ def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, res
         one.open(_rows_of(request.topics))
         reader, rest = one.read_plainly()
         if rest is None and not one.must_wait(reader):
-            one.fetch_absent(reader)
+            if reader.absent:
+                one.fetch_absent(reader)
             response = one.answer(reader)
             one.taken.set(0)
             return response

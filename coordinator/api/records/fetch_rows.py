@@ -6,7 +6,7 @@ The first batch is returned whatever its size. All further batches must be withi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from muster.coordinator.api.context import (
     RequestContext,
@@ -25,7 +25,7 @@ from muster.coordinator.topics.fetch_sessions import FetchRow
 from muster.coordinator.topics.open_topics import Topic
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode
-from muster.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from muster.protocol.messages.fetch import EpochEndOffset, LeaderIdAndEpoch, PartitionData
 
 MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 """With these errors, an answer says where the leader is (KIP-951)."""
@@ -162,7 +162,8 @@ class RowsReader:
                 if aborted is None:
                     without_parts(data)
                     return self._with_aborted(row, topic, partition, data)
-                data.aborted_transactions = _as_rows(aborted)
+                # the log's objects have the fields that are encoded
+                data.aborted_transactions = aborted  # type: ignore[assignment]
         self._keep(row, data)
         return None
 
@@ -176,7 +177,7 @@ class RowsReader:
             self._fail(row, topic, failure.error_code)
             return
         else:
-            data.aborted_transactions = _as_rows(aborted)
+            data.aborted_transactions = aborted  # type: ignore[assignment]  # as in `_read`
         self._keep(row, data)
 
     def _keep(self, row: FetchRow, data: PartitionData) -> None:
@@ -209,11 +210,6 @@ def reading(reader: RowsReader, rows: Sequence[FetchRow]) -> Job[None]:
         rest = reader.read(row)
         if rest is not None:
             yield from rest
-
-
-def _as_rows(aborted: Sequence[object]) -> list[AbortedTransaction]:
-    """The log's objects have the fields that are encoded. To make the protocol's would take as long as the search."""
-    return cast(list[AbortedTransaction], aborted)
 
 
 def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool, from_follower: bool) -> Topic:
