@@ -162,8 +162,7 @@ class RowsReader:
                 if aborted is None:
                     without_parts(data)
                     return self._with_aborted(row, topic, partition, data)
-                # the log's objects have the fields that are encoded
-                data.aborted_transactions = aborted  # type: ignore[assignment]
+                data.aborted_transactions = aborted  # type: ignore[assignment]  # its rows have the encoded fields
         self._keep(row, data)
         return None
 
