@@ -1,6 +1,6 @@
 """Of each recorded log, all sources and both engines give the same tables: the data directory and a live server with
-its records and the same ends, read by the pipeline and, if it shows the same ends, by `muster groups explain`; the
-tables made by Spark and in this process.
+its records, of which a client sees less, read by the pipeline and, if a client sees all, by `muster groups explain`;
+the tables made by Spark and in this process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.pipeline.tables.build import build
 from muster.pipeline.tables.schema import TABLES
 from tests.pipeline.conftest import spark
 from tests.pipeline.scores import KEPT, unpacked
-from tests.pipeline.served import Rows, log_of_cluster, of_both, rows_of, served, tables_of, with_ends_of
+from tests.pipeline.served import Rows, as_clients_see, log_of_cluster, rows_of, served, tables_of
 
 __all__ = ["spark"]
 LOGS = sorted(KEPT.glob("*.tar.xz"))
@@ -51,23 +51,22 @@ def test_all_sources_and_both_engines_give_the_same_tables(
         client = {"bootstrap.servers": bootstrap}
         cluster = log_of_cluster(client)
         found["the live server"] = tables_of(cluster)
-        of_both_ends = tables_of(with_ends_of(log_of_path(str(log)), cluster))
+        clients_see = tables_of(as_clients_see(log_of_path(str(log)), cluster))
         if archive.name.removesuffix(".tar.xz") in BY_SPARK_TOO:
             found["the live server by Spark"] = of_spark(spark, Source(kafka=client), tmp_path / "of-cluster")
-        for group in groups if of_both_ends == here else ():
+        for group in groups if clients_see == here else ():
             explained = [
                 _explained(capsys, group, *where) for where in (("--log", str(log)), ("--bootstrap-server", bootstrap))
             ]
             assert explained[0] == explained[1], group
-    seen = {name: of_both(name, rows) for name, rows in of_both_ends.items()}
     different = {
         f"{name} of {source}": (
             sorted(set(known[name]) - set(rows))[:2],
             sorted(set(rows) - set(known[name]))[:2],
         )
         for source, of in found.items()
-        for known in (seen if source.startswith("the live server") else here,)
-        for name, rows in ((name, of_both(name, of[name]) if known is seen else of[name]) for name in here)
+        for known in (clients_see if source.startswith("the live server") else here,)
+        for name, rows in of.items()
         if rows != known[name]
     }
     assert different == {}, json.dumps(different, indent=1)

@@ -28,6 +28,9 @@ from tests.support.servers import MusterServer
 PARTITIONS: Final = {"offsets.topic.num.partitions": "5"}
 """As in the recordings. An archive lacks the partitions without a record."""
 
+PRODUCER: Final = ("producer_id", "producer_epoch", "is_transactional")
+"""The columns of raw rows that only segment files have."""
+
 Rows = dict[str, list[str]]
 """The rows of each table as texts, in one order."""
 
@@ -81,11 +84,20 @@ def log_of_cluster(client: Mapping[str, str]) -> Log:
     return Log(raw, ends, lambda: names_of_cluster(client))
 
 
-def with_ends_of(log: Log, cluster: Log) -> Log:
-    """A log of a data directory with the ends that a live cluster shows. That one does not show batches: records that a
-    producer sent late seem to have come at their own times.
+def as_clients_see(log: Log, cluster: Log) -> Log:
+    """A log of a data directory with what a live cluster shows to clients.
+
+    That cluster does not show batches: records that a producer sent late seem to have come at their own times. It does
+    not show either which producer wrote a commit, or whether the commit was in a transaction.
     """
-    return log._replace(ends=cluster.ends)
+
+    def raw(topic: str) -> Iterator[pa.RecordBatch]:
+        for rows in log.raw(topic):
+            hidden = {name: pa.nulls(len(rows), rows.schema.field(name).type) for name in PRODUCER}
+            columns = [hidden.get(name, rows.column(name)) for name in rows.schema.names]
+            yield pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+    return log._replace(raw=raw, ends=cluster.ends, parts=cluster.parts)
 
 
 def reached(log: Log) -> dict[tuple[str, int, int], int]:
@@ -95,17 +107,6 @@ def reached(log: Log) -> dict[tuple[str, int, int], int]:
         assert ends is not None
         rows = sorted(rows_of_frame(ends), key=lambda row: row["end_offset"])
     return {(row["topic"], row["partition"], row["time_ms"]): row["end_offset"] for row in rows}
-
-
-UNSEEN: Final = ("groups", "offsets")
-"""Columns of `transactions` that a live cluster does not show: a client does not see which producer wrote a commit."""
-
-
-def of_both(name: str, rows: Collection[str]) -> list[str]:
-    """The rows of a table with what both a data directory and a live cluster show."""
-    if name != "transactions":
-        return list(rows)
-    return sorted(json.dumps({**json.loads(row), **dict.fromkeys(UNSEEN)}, sort_keys=True) for row in rows)
 
 
 def tables_of(log: Log) -> Rows:
