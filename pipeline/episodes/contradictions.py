@@ -126,7 +126,8 @@ def _is_in_silence(claim: Claim, facts: Facts) -> bool:
 
 
 def _is_within(span: Span, silence: Span, late_ms: int) -> bool:
-    return silence[0] - limits.MOMENT_MS <= span[0] and span[1] <= silence[1] + late_ms
+    # what ended before the silence has another reason
+    return silence[0] - limits.MOMENT_MS <= span[0] and silence[0] <= span[1] <= silence[1] + late_ms
 
 
 def _came_back(claim: Claim, facts: Facts) -> bool:

@@ -126,6 +126,12 @@ def test_what_happened_while_nobody_committed_is_no_loss_of_a_member() -> None:
     assert found.kind == model.TROUBLE
 
 
+def test_a_member_that_was_lost_just_before_a_silence_was_lost() -> None:
+    group = Group("a", "b").dies(1_000, "a")
+    known = Facts(ms(HOUR_S), ms(0), group.stays, group.rebalances, silences=[(ms(1_003), ms(1_100))])
+    assert verdict(group.episodes(), known).text.startswith("a was lost and nobody took its place")
+
+
 def test_members_that_a_silence_removed_and_that_are_back_are_no_trouble_of_the_group() -> None:
     group = Group("a", "b").dies(1_000, "a").comes(1_020, "a").is_lost_with_others(980)
     known = Facts(ms(HOUR_S), ms(0), group.stays, group.rebalances, silences=[(ms(860), ms(990))])
