@@ -42,6 +42,8 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", **consumer_groups.SETTINGS}
 RUN_VENV = REPOSITORY / ".venv-run"
 INSTALL = ("make", "-s", f"VENV={RUN_VENV.name}", f"{RUN_VENV.name}/.run")
 STARTS = 9
+WARM_LOADS = 8
+"""How many loads of produced batches and of large groups warm a server up. With two, Kafka still got cheaper."""
 CODEC_LINE = "JoinGroup v9 response of 1,000 members, encode"
 
 Samples = defaultdict[str, defaultdict[str, list[float]]]
@@ -180,7 +182,7 @@ def warm_up(target: Target, seconds: float) -> None:
     fetch_small(target)
     target.seconds = usual
     fetch_large(target)
-    for _ in range(2):
+    for _ in range(WARM_LOADS):
         produce(target)
         large_group(target)
 
