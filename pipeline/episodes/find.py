@@ -92,6 +92,7 @@ class _Finder:
         ends = [one.until_ms for one in some] + [one.end_ms for one in rows]
         stays = [one.came if one.gone is None else one.gone for one in some]
         exchanges = [one for one in some if one.gone is not None]
+        is_stop = kind == model.STOP and bool(exchanges)
         if kind == model.STOP:
             stays = [one.gone for one in exchanges]  # the members that join later did not stop
         names = self._of.names(self._of.stays[one].who for one in stays if one is not None)
@@ -106,7 +107,9 @@ class _Finder:
         back_ms = None
         if exchanges and all(one.back_ms is not None for one in exchanges):
             back_ms = max((one.back_ms or 0) - one.gone_ms for one in exchanges)
-        if kind == model.STOP:
+        if kind == model.STOP and not is_stop:  # the group had stopped before its log begins
+            back_ms = min(one.until_ms for one in some) - self._of.rebalances[0].end_ms
+        elif is_stop:
             # any member that joins the empty group ends the stop, though the member may belong to another episode
             empty_ms = max(one.gone_ms for one in exchanges)
             back_ms = min((one.start_ms - empty_ms for one in self._of.stays if one.start_ms > empty_ms), default=None)
@@ -126,7 +129,7 @@ class _Finder:
             max(Counter(one.place for one in exchanges).values(), default=0),
             any(one.died for one in exchanges),
             bool(exchanges) and all(self._of.stays[one.gone or 0].who.instance_id is not None for one in exchanges),
-            len({one.place for one in some if one.gone is not None or kind != model.STOP}),
+            len({one.place for one in some if one.gone is not None or not is_stop}),
             may_be_slow=bool(exchanges) and all(one.died and self._of.was_slow(one) is None for one in exchanges),
             is_unsure=any(self._of.is_unsure(one) for one in exchanges),
             perhaps_lost=any(self._of.is_unsure(one) and not self._of.is_after_silence(one) for one in exchanges),
@@ -173,11 +176,18 @@ class _Finder:
                 if after is None or self._of.rebalances[after].start_ms - ended_ms > limits.TOGETHER_MS:
                     triggers = [self._of.rebalances[each].trigger for each in chain]
                     names = self._of.names(who[one] for one in triggers if one in who)
-                    is_midst = all(map(is_unknown, (self._of.rebalances[each] for each in chain)))
+                    is_midst = self._is_midst([self._of.rebalances[each] for each in chain])
                     found = self._episode(kind, (), chain)
                     self._found.append(found._replace(members=tuple(names), size=len(names), is_midst=is_midst))
                     chain = []
         self._free.clear()
+
+    @staticmethod
+    def _is_midst(some: Sequence[Rebalance]) -> bool:
+        """Are these only the first records of a log? An empty group may have another one without members."""
+        return is_unknown(some[0]) and all(
+            is_unknown(one) or one.members_before == one.members_after == 0 for one in some
+        )
 
     def _kind(self, number: int) -> str:
         """The kind of a rebalance in which nobody joined or left."""

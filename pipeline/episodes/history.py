@@ -276,6 +276,10 @@ class History:
             for each in self.silences
         )
 
+    def is_just_after_silence(self, one: Rebalance) -> bool:
+        """Did a rebalance end so soon after a silence that sessions may have ended because of it?"""
+        return any(each.from_ms <= one.end_ms <= each.until_ms + EPOCH_SESSION_MS for each in self.silences)
+
     def is_back_after(self, one: Change, silence: Silence) -> bool:
         """Did a member join just after a silence, so that nobody knows whether it is new in the group?
 

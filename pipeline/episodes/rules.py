@@ -15,7 +15,7 @@ from typing import Final
 
 from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.episodes.history import NEAR_MS, History
+from muster.pipeline.episodes.history import NEAR_MS, History, is_unknown
 from muster.pipeline.episodes.places import Change
 from muster.pipeline.episodes.silence import Silence
 
@@ -23,14 +23,22 @@ Found = Iterator[tuple[str, list[Change]]]
 
 
 def _formation(of: History) -> Found:
-    """Find the first members of a new group."""
+    """Find the first members of a new group, or of a group that had stopped before its log begins."""
     first = of.rebalances[0] if of.rebalances else None
-    if first is None or first.members_before != 0 or any(one.start_ms < first.start_ms - NEAR_MS for one in of.stays):
+    had_stopped = first is not None and is_unknown(first) and first.members_after == 0
+    if had_stopped:
+        first = next((one for one in of.rebalances if one.members_after), None)
+    if first is None or first.members_before != 0:
+        return
+    # a group that seems to have no members in the first record has some if only their records are missing
+    since_ms = first.start_ms - (0 if had_stopped else NEAR_MS)
+    if any(one.start_ms < since_ms for one in of.stays):
         return
     came = [one for one in of.left if one.gone is None]
     chain = next(of.chains(came, limits.FORM_MS), None)
     if chain and chain[0].gone_ms <= first.end_ms:
-        yield model.FORMATION, chain
+        is_lost = had_stopped and of.is_just_after_silence(of.rebalances[0])
+        yield (model.TROUBLE if is_lost else model.STOP if had_stopped else model.FORMATION), chain
 
 
 def _trouble(of: History) -> Found:

@@ -463,6 +463,8 @@ def _perhaps_slow(clause: _Clause, perhaps: str = "perhaps ") -> str:
 
 def _stopped(clause: _Clause) -> str:
     one = clause.some[-1]
+    if not one.times:  # it had stopped before the log begins
+        return f"nobody was in the group until {clause.names} joined"
     were = "was lost" if one.size == 1 else "were lost"
     who = _all(one).replace("member", "static member") if one.by_instance and one.died else _all(one)
     is_open = one.by_instance or one.is_unsure

@@ -315,6 +315,8 @@ def _stop(said: Said, known: Known) -> str | None:
         return _trouble(said, known)
     if "lost" in said.text and all(known.was_lost(said, who) for who in said.who):
         return None
+    if said.text.startswith("nobody was in the group"):  # it had stopped before the log begins
+        return None if known.near(said, known.of("episode", said.group, "start")) else "nobody started it again"
     if not known.acts(said, None, "stop", "killed"):
         return "nobody stopped it"
     if known.of("incident", said.group, "deleted") and said.text.startswith("stopped"):

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.pipeline.episodes.find import episodes, within
-from muster.pipeline.episodes.model import EXPIRED, KINDS, LEFT
+from muster.pipeline.episodes.model import EXPIRED, KINDS, LEFT, Who
+from muster.pipeline.episodes.verdict import describe
 from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
 
 ABC = ("a", "b", "c")
@@ -31,6 +32,27 @@ def test_members_in_the_first_record_of_a_compacted_log_did_not_join_then() -> N
     unknown = {"before_generation": None, "members_before": None, "cause": None, "trigger": None, "confidence": 0.2}
     group.rebalances[0] = group.rebalances[0]._replace(**unknown)
     assert [one.kind for one in group.episodes()] == ["other"]
+
+
+def test_a_group_without_members_at_the_begin_of_a_log_had_stopped() -> None:
+    group = Group("a").leaves(10, "a").comes(30, *ABC)
+    empty = {"before_generation": None, "members_before": None, "cause": None, "trigger": None, "confidence": 0.2}
+    group.rebalances = [group.rebalances[1]._replace(**empty), group.rebalances[2]]
+    del group.stays[0]
+    midst, found = group.episodes()
+    assert (midst.kind, midst.is_midst) == ("other", True)
+    assert (found.kind, found.members, found.size, found.back_ms, found.died) == ("whole_stop", (), 3, 18_000, False)
+    assert describe(found, ms(60)).startswith("nobody was in the group until 3 members joined: 1 rebalance")
+    again = group.rebalances[0]._replace(
+        before_generation=2, generation=3, members_before=0, cause="member_left", end_ms=ms(20)
+    )
+    group.rebalances.insert(1, again)  # the epoch of a KIP-848 group
+    assert [(one.kind, one.is_midst) for one in group.episodes()] == [("other", True), ("whole_stop", False)]
+    group.stays.append(group.stays[0]._replace(who=Who("older", None, None, None), start_ms=ms(25)))
+    assert [one.kind for one in group.episodes()] == ["other", "scale_out"]  # the log lacks the records of a member
+    del group.stays[-1], group.rebalances[1]
+    group.is_silent_with_others(-60, 5)
+    assert [one.kind for one in group.episodes()] == ["other", "coordinator_or_network_trouble"]
 
 
 def test_a_member_that_died_before_a_stop_is_not_part_of_it() -> None:
