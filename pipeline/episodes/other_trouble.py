@@ -100,11 +100,12 @@ def _stalls_now(some: Sequence[Stall], when: When) -> Claim:
     since = when.since(since_ms)
     claim = Claim(STALLED, "", places, since_ms, when.end_ms, is_on=True)
     owner, one = _only_owner(some), some[0]
-    if owner and all(map(_repeats, some)):
-        text = f"{owner} commits {_same_offset(some)} again and again{since}{behind if len(places) == 1 else ''}"
+    if _has_one_owner(some) and all(map(_repeats, some)):
+        behind = behind if len(places) == 1 else ""
+        text = f"{owner or 'a member'} commits {_same_offset(some)} again and again{since}{behind}"
         claim = claim._replace(
             text=f"{text}: perhaps {_a_record(places)} fails", confidence=PERHAPS,
-            advice=f"look at record {number(one.offset)} of {one.name}, and at the log of {owner}",
+            advice=f"look at record {number(one.offset)} of {one.name}, and at {_log_of(owner)}",
         )  # fmt: skip
     else:
         at = f" at offset {number(one.offset)}" if len(places) == 1 and one.offset is not None else ""
@@ -120,11 +121,11 @@ def _stalled_before(some: Sequence[Stall], when: When) -> Claim:
     from_ms, until_ms = min(one.from_ms for one in some), max(one.until_ms or 0 for one in some)
     places, owner = _named(some), _only_owner(some)
     at_once = len(some) == len(places) and max(one.from_ms for one in some) < min(one.until_ms or 0 for one in some)
-    log, one = f"the log of {owner}" if owner else "the logs of its members", some[0]
+    log, one = _log_of(owner), some[0]
     look = f"look in {log} at {when.clock(from_ms)} why nothing was read"
     claim = Claim(STALLED, "", places, from_ms, until_ms, advice=look)
-    if at_once and owner and all(map(_repeats, some)):
-        text = f"{owner} committed {_same_offset(some)} again and again{when.from_to(from_ms, until_ms)}"
+    if at_once and _has_one_owner(some) and all(map(_repeats, some)):
+        text = f"{owner or 'a member'} committed {_same_offset(some)} again and again{when.from_to(from_ms, until_ms)}"
         look = f"look at record {number(one.offset)} of {one.name}, and at {log} then"
         claim = claim._replace(text=f"{text}: perhaps {_a_record(places)} failed", confidence=PERHAPS, advice=look)
     elif at_once:
@@ -138,9 +139,17 @@ def _stalled_before(some: Sequence[Stall], when: When) -> Claim:
 
 
 def _only_owner(some: Sequence[Stall]) -> str | None:
-    """The client id of the member that owns all of these partitions; None: there are several."""
-    owners = {one.owner for one in some}
-    return next(iter(owners)) if len(owners) == 1 else None
+    """The client id of the member that owns all of these partitions; None: there are several, or nobody knows."""
+    return some[0].owner if _has_one_owner(some) else None
+
+
+def _has_one_owner(some: Sequence[Stall]) -> bool:
+    """In a log that begins in mid-life, nobody knows who this owner is."""
+    return len({one.owner for one in some}) == 1
+
+
+def _log_of(owner: str | None) -> str:
+    return f"the log of {owner}" if owner else "the logs of its members"
 
 
 def _same_offset(some: Sequence[Stall]) -> str:
@@ -232,10 +241,15 @@ def _given_up(lags: Sequence[Last], since_ms: int) -> list[Last]:
 
 
 def _across_silences(facts: Facts, changed: Sequence[int], of: Way) -> Trend | None:
-    """The trend before and after silences, if the group then had as many members as before them."""
-    gaps = [(from_ms, _whole_ms(facts, until_ms)) for from_ms, until_ms in facts.silences]
+    """The trend before and after silences, if the group then had as many members as before them.
+
+    Before a silence at the beginning of the log nothing is known. So the trend begins after it.
+    """
+    begin_ms = min((one.start_ms for one in facts.progress), default=0)
+    gaps = [(from_ms, _whole_ms(facts, until_ms)) for from_ms, until_ms in facts.silences if from_ms >= begin_ms]
     known = sorted((one.end_ms, one.members_after) for one in facts.rebalances)
     others = [one for one in changed if not any(from_ms <= one <= until_ms for from_ms, until_ms in gaps)]
+    others += [until_ms for from_ms, until_ms in facts.silences if from_ms < begin_ms]
     for from_ms, until_ms in gaps:
         counts = [[count for ms, count in known if ms <= at_ms][-1:] for at_ms in (from_ms, until_ms)]
         others += [until_ms] if counts[0] != counts[1] else []

@@ -75,8 +75,16 @@ def stalls_of(
     of each owner.
     """
     rows = [{**one, "status": GRADES[one["status"]], "complete": one["commits"] / WINDOW} for one in intervals]
-    some = list(candidates)
-    found = [row for one in some if (row := _stall(one, member_commits, owned, silences, clients))]
+    some = sorted(candidates, key=lambda one: one["from_ms"])
+    found = []
+    stood: dict[tuple[int, str, int], list[Silence]] = {}
+    for one in some:
+        of_it = stood.setdefault((one["log_partition"], one["topic"], one["partition"]), [])
+        row = _stall(one, member_commits, owned, silences, clients, of_it)
+        if row is not None:
+            until_ms = one["time_ms"] if one["run_commits"] > 1 else one["to_ms"]
+            of_it.append(Silence(row["start_ms"], until_ms, 1))
+            found.append(row)
     repeated = [one for one in some if one["known_end"] is None]
     is_sure = (one["lag_known"] or (_has_one_owner(one, found) and not _in_turn(one, repeated)) for one in found)
     return _with_group([*rows, *(one for one, kept in zip(found, is_sure, strict=True) if kept)])
@@ -108,18 +116,21 @@ def _in_turn(one: Row, repeated: Iterable[Row]) -> bool:
 
 def _stall(
     one: Row, member_commits: Mapping[str | None, Sequence[Progress]], owned: Any, silences: Sequence[Silence],
-    clients: Mapping[str | None, str | None],
+    clients: Mapping[str | None, str | None], stood: Sequence[Silence],
 ) -> Row | None:  # fmt: skip
     """A time in which the committed offset did not change, though the partition had an owner and unread records.
 
     The result is None if it was no stall. A stall lasts for STILL_MS at least. This is enough if the owner makes
     progress with other partitions. Otherwise perhaps nobody wrote records, or the coordinator was away. Then REPEATS_MS
     are needed if the partition commits this same offset several times, and SETTLE_MS if its owner is silent.
+
+    `stood`: when the partition stood still before.
     """
     owner = one["member_id"]
     if owned is not None:
         had_members = one["generation"] is not None or bool(owned)
-        times = _while_owned(one, owned.get((one["topic"], one["partition"]), ()) if had_members else None, silences)
+        of_it = [*owned.get((one["topic"], one["partition"]), ()), *_unknown_owner(one, owned)]
+        times = _while_owned(one, of_it if had_members else None, silences)
         if times is None:
             return None
         one = {**one, "from_ms": times.from_ms, "to_ms": times.to_ms, "had_ms": times.had_ms}
@@ -127,7 +138,7 @@ def _stall(
             owner = times.owner
             one = {**one, "member_id": owner, "client_id": clients.get(owner)}
     progress = member_commits.get(owner, ())
-    continues = _makes_progress(progress, max(one["run_ms"], one.get("had_ms") or 0) + STILL_MS // 2)
+    continues = _makes_progress(progress, max(one["run_ms"], one.get("had_ms") or 0), silences)
     repeats = one["run_commits"] >= AGAIN_COMMITS
     if one["known_end"] is None:
         # without commits, nobody knows whether it still stalls
@@ -136,7 +147,7 @@ def _stall(
         is_stall = _is_repeated(one, silences)
     else:
         wanted_ms = SURELY_MS if continues else REPEATS_MS if repeats else None
-        is_stall = is_long(one, wanted_ms, silences, member_commits) and _is_unread(one)
+        is_stall = is_long(one, wanted_ms, silences, member_commits, stood) and _is_unread(one)
     if not is_stall or _waits(one, progress, member_commits, silences):
         return None
     lag = _lag(one)
@@ -160,10 +171,24 @@ def _is_repeated(one: Row, silences: Sequence[Silence]) -> bool:
     return bool(length_ms >= REPEATED_MS)
 
 
-def _makes_progress(progress: Sequence[Progress], from_ms: int) -> bool:
-    """Whether the member made progress, with any partition, within STILL_MS / 2 after `from_ms`."""
+def _unknown_owner(one: Row, owned: Mapping[tuple[str, int], Sequence[Times]]) -> Iterator[Times]:
+    """The time of an owner before the log's first members: somebody committed one offset again and again."""
+    starts = [since_ms or 0 for some in owned.values() for since_ms, _, _ in some]
+    if one["generation"] is None and one["run_commits"] >= AGAIN_COMMITS and one["time_ms"] < min(starts, default=0):
+        yield one["run_ms"], one["time_ms"], one["member_id"]
+
+
+def _makes_progress(progress: Sequence[Progress], since_ms: int, silences: Sequence[Silence]) -> bool:
+    """Whether the member made progress, with any partition, in the second half of STILL_MS after `since_ms`.
+
+    If a silence began before that, the progress after the silence counts.
+    """
+    from_ms, to_ms = since_ms + STILL_MS // 2, since_ms + STILL_MS
+    for each in silences:
+        if since_ms <= each.from_ms <= to_ms:
+            from_ms, to_ms = each.until_ms, each.until_ms + STILL_MS
     place = bisect_left(progress, (from_ms, 0))
-    return place < len(progress) and progress[place][0] <= from_ms + STILL_MS // 2
+    return place < len(progress) and progress[place][0] <= to_ms
 
 
 def _waits(
@@ -271,17 +296,19 @@ def _while_owned(one: Row, owned: Sequence[Times] | None, silences: Sequence[Sil
 
 def is_long(
     one: Row, wanted_ms: int | None, silences: Sequence[Silence] = (),
-    member_commits: Mapping[str | None, Sequence[Progress]] = _NO_PROGRESS,
+    member_commits: Mapping[str | None, Sequence[Progress]] = _NO_PROGRESS, stood: Sequence[Silence] = (),
 ) -> bool:  # fmt: skip
     """Whether a partition stalled from `from_ms` to `to_ms`, not counting silences.
 
     The stall must last for `wanted_ms`, and for some of the partition's usual times between commits. Or its owner was
     silent for SETTLE_MS. If `wanted_ms` is None, only this counts. `member_commits`: when each member made progress.
+    `stood`: when the partition stood still before. That was not usual, either.
     """
     # while a group restarts, commits come more often than usual. A gap that was usual before the restart is no stall
-    spent_ms = one["last_ms"] - one["first_ms"] - silent_ms(silences, one["first_ms"], one["last_ms"])
-    mean_ms = max(spent_ms / max(one["commits"] - 1, 1), _calm_ms(silences, one))
-    usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * _without(silences, one, one["longest_ms"]))
+    unusual = [*stood, *(each for each in silences if not any(_touch(each, other) for other in stood))]
+    spent_ms = one["last_ms"] - one["first_ms"] - silent_ms(unusual, one["first_ms"], one["last_ms"])
+    mean_ms = max(spent_ms / max(one["commits"] - 1, 1), _calm_ms(unusual, one))
+    usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * _without(unusual, one, one["longest_ms"]))
     from_ms, to_ms = one["from_ms"], one["to_ms"]
     away = [each._replace(until_ms=_back_ms(one, each.until_ms, member_commits)) for each in silences]
     surely_ms = to_ms - (since_ms := max(from_ms, one["beyond_ms"])) - silent_ms(away, since_ms, to_ms)
@@ -291,12 +318,16 @@ def is_long(
     only_last = one["is_last"] and one["not_beyond_ms"] is None
     quiet_ms = to_ms - from_ms - silent_ms(away, from_ms, to_ms) if only_last else surely_ms
     enough = one["commits"] == WINDOW or (one["is_last"] and one["commits"] > 1)
-    usual_ms = max(usual_ms, LONGEST_GAPS * _without(silences, one, one["silence_ms"]))
+    usual_ms = max(usual_ms, LONGEST_GAPS * _without(unusual, one, one["silence_ms"]))
     if enough and quiet_ms >= max(SETTLE_MS, usual_ms):
         return True
     return surely_ms >= max(BESIDE_MS, usual_ms) and (
         _others_go_on(one, surely_ms, silences, member_commits) or stood_before(one, silences, mean_ms)
     )
+
+
+def _touch(one: Silence, other: Silence) -> bool:
+    return one.from_ms <= other.until_ms and other.from_ms <= one.until_ms
 
 
 def _others_go_on(

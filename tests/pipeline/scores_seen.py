@@ -37,7 +37,8 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
 
     Two applications that never met are called UNSEEN. So are records that a member skipped which keeps up: the log
     shows the same if it reads them. A skip also needs its step in the commits. UNSEEN is a process, too, that was
-    frozen only while no client reached the broker. A group without a record in the log is left out.
+    frozen only while no client reached the broker. So is a poison record of a partition without a commit: its stall is
+    left out. So is a group without a record in the log.
     """
     found = []
     groups = {one["group"] for one in (*commits, *generations)}
@@ -54,6 +55,11 @@ def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row
         is_stuck = line["kind"] == "stall" or (line["kind"] == "incident" and line["what"] == "poison")
         if is_stuck:
             (partition,) = line.get("partitions", [line.get("partition")])
+            if not _is_ever_committed(line, partition, commits):
+                # without a commit of the partition, no log shows how far its reader is
+                if line["kind"] == "incident":
+                    found.append({**line, "what": UNSEEN})
+                continue
             is_over = _went_on(line, partition, commits)
             _lasts_as_shown(line, partition, commits, end_ms, stopped.get(line["group"]))
             least_ms = SILENT_MS if line.get("how") == SLEEP else SHOWN_MS
@@ -224,6 +230,13 @@ def _went_on(line: Row, partition: int, commits: Iterable[Row]) -> bool:
         and line["from"] + edge_ms <= one["time_ms"] <= line["until"] - edge_ms
     }  # fmt: skip
     return len(offsets) >= MOVES
+
+
+def _is_ever_committed(line: Row, partition: int, commits: Iterable[Row]) -> bool:
+    place = line["group"], line["topic"], partition
+    return any(
+        one["time_ms"] < line["until"] and (one["group"], one["topic"], one["partition"]) == place for one in commits
+    )
 
 
 def _lasts_as_shown(

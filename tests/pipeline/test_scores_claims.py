@@ -331,7 +331,8 @@ def test_a_stall_counts_only_if_the_log_shows_it_while_the_broker_is_there(
         act("go", until_s * 1_000, words="go 0"),
         {"kind": "silence", "from": 150_000, "until": END},
     ]
-    assert len([one for one in seen(truth, (), ()) if one["kind"] in ("stall", "incident")]) == count
+    commit = {"group": "g", "topic": "t", "partition": 0, "time_ms": from_s * 1_000, "committed_offset": 3}
+    assert len([one for one in seen(truth, [commit], ()) if one["kind"] in ("stall", "incident")]) == count
 
 
 def test_a_member_may_get_its_partitions_while_it_does_not_poll() -> None:
@@ -398,3 +399,12 @@ def test_two_applications_count_only_if_they_met() -> None:
     both = {"group": "g", "start_ms": 0, "end_ms": None, "members": [{"topics": ["a"]}, {"topics": ["b"]}]}
     assert seen([line], (), [both])[0]["what"] == "two_topics"
     assert seen([line], (), [both | {"end_ms": 20_000}])[0]["what"] == UNSEEN
+
+
+@pytest.mark.parametrize(("partition", "kinds"), [(0, ["stall", "poison"]), (1, ["unseen"])])
+def test_a_partition_that_was_never_committed_shows_no_stall(partition: int, kinds: list[str]) -> None:
+    times = {"from": 0, "until": END}
+    truth = [line("stall", topic="t", partitions=[partition], how="stick", **times),
+             span("incident", "poison", 0, END, topic="t", partition=partition, offset=1)]  # fmt: skip
+    commit = {"group": "g", "topic": "t", "partition": 0, "time_ms": MINUTE, "committed_offset": 1}
+    assert [one.get("what", one["kind"]) for one in seen(truth, [commit], [])] == kinds

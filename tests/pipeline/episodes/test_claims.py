@@ -233,6 +233,10 @@ def test_after_a_stall_the_owner_is_to_be_looked_at() -> None:
     known = facts(group, **more | {"stalled": [one._replace(until_ms=one.from_ms + 300_000)]})
     found = verdict(group.episodes(), known).claims[0]
     assert (found.is_on, found.advice) == (False, "look at record 1,234 of orders-3, and at the log of web-1 then")
+    nobody = one._replace(until_ms=one.from_ms + 300_000, owner=None)
+    found = verdict(group.episodes(), facts(group, **more | {"stalled": [nobody]})).claims[0]
+    assert found.text.startswith("a member committed offset 1,234 of orders-3 again and again")
+    assert found.advice == "look at record 1,234 of orders-3, and at the logs of its members then"
     silent = one._replace(until_ms=one.from_ms + 300_000, status="STOP")
     found = verdict(group.episodes(), facts(group, **more | {"stalled": [silent]})).claims[0]
     assert found.advice == "look in the log of web-1 at 15:21:40 why nothing was read"
@@ -310,6 +314,20 @@ def test_a_group_is_too_slow_before_and_after_a_silence() -> None:
     lost = Rebalance(9, 8, middle_ms + gap_ms, middle_ms + gap_ms + 1, "session_expired", None, None, 3, 1)
     less = known._replace(rebalances=[*group.rebalances, lost])
     assert [one.rule for one in verdict(group.episodes(), less).claims] == ["fine"]
+
+
+def test_a_silence_at_the_beginning_of_the_log_hides_no_trend_across_another_one() -> None:
+    """A compacted log begins with old records of the group, and with no commit. Then a member joins again."""
+    every, gap_ms = steps(30, 60), 120_000
+    half = len(every) // 2
+    later = [one._replace(start_ms=one.start_ms + gap_ms, until_ms=one.until_ms + gap_ms) for one in every[half:]]
+    middle_ms, short = every[half].start_ms, [*every[half - 4 : half], *later[:5]]
+    first_ms = short[0].start_ms
+    again = Rebalance(9, 8, first_ms + 49_000, first_ms + 50_000, "member_joined", None, None, 3, 3)
+    group = Group("a", "b", "c")
+    silences = [(first_ms - 9_000, first_ms + 1), (middle_ms, middle_ms + gap_ms)]
+    known = facts(group, progress=short, silences=silences)._replace(rebalances=[*group.rebalances, again])
+    assert claims.TOO_SLOW in [one.rule for one in verdict(group.episodes(), known).claims]
 
 
 def test_rows_that_prove_a_claim_are_in_the_order_of_time() -> None:

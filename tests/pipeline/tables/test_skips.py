@@ -20,6 +20,8 @@ def made(engine: Engine) -> DataFrame:
         Commits("by-a-member").by("a", (0, 100), (5, 900), (10, 910)),
         Commits("read-alone").by("a", (0, 100)).by(None, (60, 145), (65, 150), members=0),
         Commits("without-members").by(None, (0, 100), (5, 145), members=0),
+        Commits("mid-life").by("a", (0, 100), members=None).by(None, (60, 145), members=0, generation=2),
+        Commits("new").by("a", (0, 100), members=None).by(None, (60, 145), members=0, generation=1),
         Commits("deleted").by("a", (0, 100)).deleted(30).by(None, (60, 145), members=0),
     ]
     rows = [row for one in histories for row in one.rows]
@@ -29,6 +31,7 @@ def made(engine: Engine) -> DataFrame:
 def test_only_a_tool_that_moves_an_offset_of_an_empty_group_forward_skips_records(engine: Engine) -> None:
     assert sorted(tuple(row) for row in collected(made(engine))) == [
         ("at-last", "t", 0, ms(60), 100, 145, None),
+        ("mid-life", "t", 0, ms(60), 100, 145, None),
         ("to-the-end", "t", 0, ms(60), 100, 145, None),
     ]
 
@@ -79,15 +82,36 @@ def in_turn(name: str, *leaps: tuple[float, int, int]) -> Commits:
     return made
 
 
+def soon(name: str, steps: int) -> Commits:
+    """A member reads 10 records in each second from one partition, then a few from two others. Then it skips 150."""
+    made = Commits(name).by("a", *((float(at), 10 * at) for at in range(60 - steps, 60)))
+    made.by("a", *((float(at), max(at - 57, 0)) for at in range(60)), partition=1)
+    made.by("a", *((float(at), max(at - 57, 0)) for at in range(60)), partition=2)
+    for partition, offset in ((0, 740), (1, 152), (2, 152)):
+        made.by("a", (60.0, offset), (61.0, offset), partition=partition)
+    return made
+
+
 def leaps(engine: Engine) -> DataFrame:
-    histories = [in_turn("both", (95, 150, 0), (95, 150, 1)), in_turn("one", (95, 150, 0)), in_turn("neither")]
+    histories = [
+        in_turn("both", (95, 150, 0), (95, 150, 1)),
+        in_turn("one", (95, 150, 0)),
+        in_turn("neither"),
+        soon("soon", 10),
+        soon("too-soon", 2),
+    ]
     rows = [row for one in histories for row in one.rows]
-    ends = ends_of(engine, ("t", 0, 9_000, 0), ("t", 1, 9_000, 0))
+    ends = ends_of(engine, ("t", 0, 9_000, 0), ("t", 1, 9_000, 0), ("t", 2, 9_000, 0))
     return skips(walked(table_of(engine, "commits", rows), ends, wanted=(OF_ENDS,)))
 
 
 def test_a_member_that_goes_forward_in_several_partitions_with_one_commit_skips_records(engine: Engine) -> None:
-    """It reads the other partition until then. In one partition only, it perhaps tried a record again, and read on."""
+    """It reads the other partition until then. In one partition only, it perhaps tried a record again, and read on.
+
+    In one of the partitions, several commits must show how fast it reads.
+    """
     assert sorted(tuple(row) for row in collected(leaps(engine))) == [
-        ("both", "t", 0, ms(95), 500, 650, "a"), ("both", "t", 1, ms(95), 450, 610, "a")
+        ("both", "t", 0, ms(95), 500, 650, "a"), ("both", "t", 1, ms(95), 450, 610, "a"),
+        ("soon", "t", 0, ms(60), 590, 740, "a"), ("soon", "t", 1, ms(60), 2, 152, "a"),
+        ("soon", "t", 2, ms(60), 2, 152, "a"),
     ]  # fmt: skip

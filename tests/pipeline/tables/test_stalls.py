@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from muster.pipeline.episodes.silence import Silence
 from muster.pipeline.tables.commits import walked
 from muster.pipeline.tables.schema import TABLES
-from muster.pipeline.tables.stalls import stalls, stalls_of
+from muster.pipeline.tables.stalls import is_long, stalls, stalls_of
 from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.rows import Commits, ends_of, ms, table_of
 
@@ -412,11 +412,14 @@ def test_an_owner_that_committed_once_before_a_silence_hangs_if_rare_commits_of_
 
 
 def test_a_member_that_committed_once_may_hang(engine: Engine) -> None:
-    """The member of one partition commits once, and is silent for 200 s. The other one goes on."""
+    """The member of one partition commits once, and is silent for 200 s. The other one goes on.
+
+    A time in which it stood still was not usual. So it stands still again after its second commit.
+    """
     both = Commits("hangs", "hangs").by("a", *every(5, climbing(201))).by("b", (100, 200), (300, 600), partition=1)
     ends = ends_of(engine, *(("hangs", partition, 10 * at, 5.0 * at) for partition in (0, 1) for at in range(201)))
     rows = collected(stalls(walked(table_of(engine, "commits", both.rows), ends)))
-    assert [(row.partition, row.start_ms) for row in rows if row.status == "STOP"] == [(1, ms(100))]
+    assert [(row.partition, row.start_ms) for row in rows if row.status == "STOP"] == [(1, ms(100)), (1, ms(300))]
 
 
 def test_a_member_that_hangs_may_commit_the_same_offset_when_it_goes_on(engine: Engine) -> None:
@@ -502,6 +505,38 @@ def test_what_a_group_read_before_the_log_begins_does_not_stall_if_nobody_has_it
     one = _CANDIDATE | {"generation": None}
     assert list(stalls_of([], [one], _OTHER, {("u", 0): [(1_010_000, None, "m")]})) == []
     assert [row["status"] for row in stalls_of([], [one], _OTHER, {})] == ["STOP"]  # it never had members
+
+
+@pytest.mark.parametrize(("run_commits", "since_ms", "status"), [(40, 2_000_000, ["STALL"]), (3, 2_000_000, []),
+                                                                (40, 900_000, [])])  # fmt: skip
+def test_a_record_that_fails_before_the_first_known_members_stands_still(
+    run_commits: int, since_ms: int, status: list[str]
+) -> None:
+    """The log begins in mid-life. Somebody commits one offset again and again, and makes progress elsewhere."""
+    progress = {None: [(1_000_000 + at, 0) for at in range(5_000, 150_000, 5_000)]}
+    unknown = {"generation": None, "member_id": None, "client_id": None}
+    one = _CANDIDATE | unknown | {"run_commits": run_commits, "time_ms": 1_149_000}
+    found = stalls_of([], [one], progress, {("t", 0): [(since_ms, since_ms + 9_000, "m")]})
+    assert [(row["status"], row["client_id"]) for row in found] == [(each, None) for each in status]
+
+
+@pytest.mark.parametrize(("back_ms", "status"), [(1_130_000, ["STOP"]), (1_180_000, [])])
+def test_an_owner_that_goes_on_elsewhere_after_a_silence_leaves_its_partition(back_ms: int, status: list[str]) -> None:
+    """It got the partition 4 s before the silence, and never commits it."""
+    away = [Silence(1_004_000, 1_120_000, 5)]
+    progress = [(at, 0) for at in range(back_ms, 1_240_000, 5_000)]
+    one = _CANDIDATE | {"commits": 1, "longest_ms": None, "calm_ms": None, "silence_ms": None, "to_ms": 1_240_000}
+    found = stalls_of([], [one | {"first_ms": 1_000_000}], {"m": progress}, {("t", 0): [(0, None, "m")]}, away)
+    assert [row["status"] for row in found] == status
+
+
+def test_a_stall_across_a_silence_is_not_subtracted_twice() -> None:
+    """A window of 600 s has a stall of 300 s, and in it a silence of 100 s. So commits come every 33 s."""
+    away = [Silence(500_000, 600_000, 5)]
+    window = {"first_ms": 400_000, "last_ms": 1_000_000, "longest_ms": 300_000, "to_ms": 1_150_000}
+    one = _CANDIDATE | window
+    assert is_long(one, 60_000, away, stood=[Silence(450_000, 750_000, 1)]) is False
+    assert is_long(one | {"to_ms": 1_170_000}, 60_000, away, stood=[Silence(450_000, 750_000, 1)]) is True
 
 
 def test_a_silence_does_not_make_a_wait_longer() -> None:
