@@ -103,6 +103,7 @@ class _Finder:
             if len(names) == 1:  # two processes with one instance id
                 hosts = dict.fromkeys((who.host or "").removeprefix("/") for who in both)
                 names = [f"{names[0]} ({host})" for host in hosts]
+        places = {one.place for one in some if one.gone is not None or not is_stop}
         sure = sum(one.confidence for one in rows) / len(rows) if rows else 1.0
         back_ms = None
         if exchanges and all(one.back_ms is not None for one in exchanges):
@@ -129,7 +130,8 @@ class _Finder:
             max(Counter(one.place for one in exchanges).values(), default=0),
             any(one.died for one in exchanges),
             bool(exchanges) and all(self._of.stays[one.gone or 0].who.instance_id is not None for one in exchanges),
-            len({one.place for one in some if one.gone is not None or not is_stop}),
+            # processes that died one after the other in one place are several
+            max(len(places), len(names) if kind in (model.DIED, model.TROUBLE) else 0),
             may_be_slow=bool(exchanges) and all(one.died and self._of.was_slow(one) is None for one in exchanges),
             is_unsure=any(self._of.is_unsure(one) for one in exchanges),
             perhaps_lost=any(self._of.is_unsure(one) and not self._of.is_after_silence(one) for one in exchanges),

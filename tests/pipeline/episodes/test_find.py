@@ -408,6 +408,12 @@ def test_a_process_that_returns_before_its_old_session_ends_had_died() -> None:
     assert group.kinds() == ["crash_loop"]
 
 
+def test_two_processes_that_die_within_seconds_in_one_place_are_two() -> None:
+    (found,) = Group(*ABC).dies(1_000, "a").comes(1_002, "d").dies(1_006, "d").comes(1_030, "a").episodes()[1:]
+    assert (found.members, found.size) == (("a", "d"), 2)
+    assert describe(found, ms(2_000)).startswith("2 members were lost (a and d): 4 rebalances")
+
+
 def test_other_members_that_join_seconds_later_are_no_restart() -> None:
     group = Group("a", "b", "c", "d").leaves(1_000, "c").leaves(1_005, "d").comes(1_030, "e").comes(1_035, "f")
     assert group.kinds() == ["scale_in", "scale_out"]
