@@ -114,15 +114,24 @@ class Known:
         )  # fmt: skip
 
     def was_killed_apart(self, said: Said, who: str) -> bool:
-        """Whether the member was killed then, so long before or after a silence that this explains nothing."""
+        """Whether the member was killed then, so long before or after a silence that this explains nothing.
+
+        If living members were lost in the same rebalance, the log shows the same of all. Their sessions may have ended
+        one after the other.
+        """
         from_ms, until_ms = said.from_ms or 0, self.end_ms if said.until_ms is None else said.until_ms
         kills = {line["at"] for line in self.acts(said, who, "killed")}
-        before_ms = 2_000 + max((line.get("session_ms", 0) for line in self.of("group", said.group)), default=0)
-        ends = [
-            one["last_life"] for line in self.rebalances for one in line["died"]
-            if line["group"] == said.group and one["client_id"] == who
-            and from_ms - _NEAR_MS <= line["settled"] and line["acted"] <= until_ms + _NEAR_MS
+        session_ms = max((line.get("session_ms", 0) for line in self.of("group", said.group)), default=0)
+        rows = [
+            line for line in self.rebalances
+            if line["group"] == said.group and from_ms - _NEAR_MS <= line["settled"]
+            and line["acted"] <= until_ms + _NEAR_MS
         ]  # fmt: skip
+        died = [line["died"] for line in rows if any(one["client_id"] == who for one in line["died"])]
+        ends = [one["last_life"] for some in died for one in some if one["client_id"] == who]
+        killed = {line["at"] for line in self.acts(said, None, "killed")}
+        is_alone = all(one["last_life"] in killed for some in died for one in some)
+        before_ms = 2_000 + session_ms * (1 if is_alone else 2)
         return bool(ends) and all(
             at_ms in kills and not any(begin - before_ms <= at_ms <= end for begin, end in self.silences(said.group))
             for at_ms in ends

@@ -197,10 +197,21 @@ def test_a_member_that_hangs_does_not_poll() -> None:
     assert hanging["what"] == "sleep"
 
 
-@pytest.mark.parametrize(("killed_ms", "is_true"), [(3 * MINUTE - 5_000, True), (3 * MINUTE - 30_000, False)])
-def test_a_member_that_was_killed_long_before_a_silence_was_not_lost_by_it(killed_ms: int, is_true: bool) -> None:
+@pytest.mark.parametrize(
+    ("killed_ms", "others", "is_true"),
+    [
+        (3 * MINUTE - 5_000, (), True),
+        (3 * MINUTE - 20_000, (), False),
+        (3 * MINUTE - 20_000, ("g-2",), True),  # a living member was lost with it
+        (3 * MINUTE - 30_000, ("g-2",), False),
+    ],
+)
+def test_a_member_that_was_killed_long_before_a_silence_was_not_lost_by_it(
+    killed_ms: int, others: tuple[str, ...], is_true: bool
+) -> None:
     silence = {"kind": "silence", "how": "away", "from": 3 * MINUTE, "until": 5 * MINUTE}
     died = [{"client_id": "g-1", "noticed": killed_ms + 10_000, "last_life": killed_ms}]
+    died += [{"client_id": name, "noticed": 3 * MINUTE, "last_life": 3 * MINUTE - 40_000} for name in others]
     lost = line("rebalance", cause="session_expired", acted=killed_ms + 10_000, settled=3 * MINUTE, died=died)
     known = Known([line("group", session_ms=10_000), silence, act("killed", killed_ms), lost])
     said = Said("coordinator_or_network_trouble", "g", "g-1 was lost", ("g-1",), 3 * MINUTE - 15_000, 5 * MINUTE)
