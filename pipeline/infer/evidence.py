@@ -235,7 +235,16 @@ def with_state(habits: Habits, state: State) -> Habits:
         counts = {topic: max(habits.counts.get(topic, 0), state.counts.get(topic, 0)) for topic in topics}
     known = habits.counts.keys() & counts.keys()
     has_grown = any(counts[topic] > habits.counts[topic] for topic in known)
-    return habits._replace(counts=counts, has_grown=has_grown, usual_ms=state.usual_ms() or habits.usual_ms)
+    usual_ms = state.usual_ms() or habits.usual_ms
+    if habits.usual_ms and usual_ms and usual_ms > habits.usual_ms and _has_silence(habits, state):
+        usual_ms = habits.usual_ms
+    return habits._replace(counts=counts, has_grown=has_grown, usual_ms=usual_ms)
+
+
+def _has_silence(habits: Habits, state: State) -> bool:
+    """Did a silence of all groups begin between two commits of a state?"""
+    last_ms = max((one.last_ms for one in state.activity.values()), default=state.at_ms)
+    return any(state.at_ms <= one.from_ms <= last_ms for one in habits.silences)
 
 
 def with_gone(habits: Habits, before: State, after: State) -> Habits:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster.pipeline.infer.evidence import Habits, with_parting, with_state
+from muster.pipeline.infer.silenced import Span
 from tests.pipeline.infer.states import every, member, parting, state
 
 A, B = member("a", 2), member("b", 2)
@@ -71,3 +72,13 @@ def test_partitions_are_counted() -> None:
 def test_the_usual_time_between_commits_is_remembered() -> None:
     habits = with_state(Habits(), state(1, 1, [A], {"a": every(5, 2, 100)}))
     assert with_state(habits, state(101, 2, [A])).usual_ms == 5000
+
+
+def test_a_silence_of_all_groups_is_no_usual_time_between_commits() -> None:
+    regular = with_state(Habits(), state(1, 1, [A], {"a": every(5, 2, 100)}))
+    silenced = {"a": every(60, 102, 162)}
+    assert with_state(regular, state(101, 2, [A], silenced)).usual_ms == 60_000
+    away = regular._replace(silences=(Span(103_000, 161_000, is_frozen=False),))
+    assert with_state(away, state(101, 2, [A], silenced)).usual_ms == 5_000
+    assert with_state(away, state(101, 2, [A], {"a": every(4, 162, 190)})).usual_ms == 4_000
+    assert with_state(away._replace(usual_ms=None), state(101, 2, [A], silenced)).usual_ms == 60_000
