@@ -51,21 +51,27 @@ def test_a_member_that_is_too_slow_is_too_slow_again_when_it_is_back() -> None:
     assert began(line("incident", 10, 90, members=["g-1", "g-2"]))["from"] == 10
 
 
+COMMITTED = [{"group": "g", "topic": "t", "partition": 0, "time_ms": 0, "committed_offset": 7}]
+"""Without any commit of its partition, nobody sees a stall."""
+
+
 def test_a_partition_stands_still_until_its_group_is_stopped_for_good() -> None:
     stuck = line("stall", 0, 90_000, topic="t", partitions=[0], how="stick")
     stop = line("episode", 90_000, 95_000, what="whole_stop")
     truth = [stuck, stop, {"kind": "end", "group": "g", "at": 300_000}]
-    assert [(one["until"], one["open"]) for one in seen(truth, (), ()) if one["kind"] == "stall"] == [(95_000, False)]
+    assert [(one["until"], one["open"]) for one in seen(truth, COMMITTED, ()) if one["kind"] == "stall"] == [
+        (95_000, False)
+    ]
     again = {"kind": "act", "group": "g", "client_id": "g-1", "at": 99_000, "what": "starts", "line": ""}
-    some = seen([*truth, again], (), ())
+    some = seen([*truth, again], COMMITTED, ())
     assert [(one["until"], one["open"]) for one in some if one["kind"] == "stall"] == [(300_000, True)]
 
 
 def test_a_stall_is_hardly_shorter_by_a_coordinator_that_moves() -> None:
     moved = {"kind": "silence", "how": "rolling-brokers", "from": 20_000, "until": 25_000, "groups": ["g"]}
     stuck = line("stall", 0, 60_000, topic="t", partitions=[0], how="sleep")
-    assert [one["kind"] for one in seen([moved, {**stuck, "until": 111_000}], (), ())] == ["silence", "stall"]
-    assert [one["kind"] for one in seen([moved, {**stuck, "until": 109_000}], (), ())] == ["silence"]
+    assert [one["kind"] for one in seen([moved, {**stuck, "until": 111_000}], COMMITTED, ())] == ["silence", "stall"]
+    assert [one["kind"] for one in seen([moved, {**stuck, "until": 109_000}], COMMITTED, ())] == ["silence"]
 
 
 def test_a_skip_before_all_commits_of_the_log_is_unseen() -> None:
@@ -78,10 +84,10 @@ def test_a_skip_before_all_commits_of_the_log_is_unseen() -> None:
 def test_only_the_groups_of_a_coordinator_that_is_away_are_silent() -> None:
     away = {"kind": "silence", "how": "away-broker", "from": 50_000, "until": 170_000, "groups": ["g"]}
     stuck = line("stall", 60_000, 160_000, topic="t", partitions=[0], how="sleep")
-    assert [one["kind"] for one in seen([away, stuck], (), ())] == ["silence"]
+    assert [one["kind"] for one in seen([away, stuck], COMMITTED, ())] == ["silence"]
     lost, silent = (Said(rule, "h", "", (), 60_000, 70_000) for rule in ("coordinator_or_network_trouble", "silence"))
     known = Known([away])
     assert JUDGES[lost.rule](lost, known) is None  # the broker may have led a partition of its topic
     assert JUDGES[silent.rule](silent, known) is not None
-    elsewhere = seen([{**away, "groups": ["h"]}, stuck], (), ())
+    elsewhere = seen([{**away, "groups": ["h"]}, stuck], COMMITTED, ())
     assert [one["kind"] for one in elsewhere] == ["silence", "stall"]
