@@ -20,6 +20,8 @@ from typing import Any, Final
 
 import structlog
 
+from muster.coordinator.system.logging.output import LEVELS, ROOT
+
 MAX_LINES: Final = 5_000
 """The most lines that are kept of one server. The oldest lines are removed first."""
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "exception": 40, "critical": 50}
@@ -96,6 +98,7 @@ class _ByThread:
 def keep(lines: ServerLines) -> None:
     """From now on, keep the lines that the server logs in the calling thread."""
     _OF_THREAD[threading.get_ident()] = lines
+    LEVELS.set(ROOT, "DEBUG")  # lines of all levels are kept
     _replace_loggers()
 
 

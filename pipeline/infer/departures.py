@@ -174,7 +174,7 @@ def _most_likely(
     to_the_ms = 0 <= silent_ms - member.session_timeout_ms <= _EXACT_MS
     if not to_the_ms and had_ended(before, after, alive_ms, before.usual_ms() or habits.usual_ms):
         parts, beat_ms = min(parts, 0.5), None
-    left, expired, polls = _likelihoods(before, member, parts, silent_ms, beat_ms)
+    left, expired, polls = _likelihoods(before, member, parts, silent_ms, beat_ms, commits=habits.commits)
     if several:
         polls *= _TWO_SLOW
     total = left + expired + polls
@@ -280,7 +280,7 @@ def _parts_with_commit(before: State, after: State, habits: Habits) -> float:
 
 
 def _likelihoods(
-    before: State, member: Member, parts: float, silent_ms: int, beat_ms: int | None
+    before: State, member: Member, parts: float, silent_ms: int, beat_ms: int | None, *, commits: bool
 ) -> tuple[float, float, float]:
     """The likelihoods that the member left, that its session expired, and that it left because it did not poll.
 
@@ -297,7 +297,7 @@ def _likelihoods(
         # no member commits regularly. A member may still commit when it leaves, unless it has lost its partitions
         polls = 1.0 if _has_polls(member) and silent_ms >= member.rebalance_timeout_ms * _SLACK else 0.0
         # if nobody commits for a long time, nobody has anything to commit
-        known = parting if silent_ms <= _IDLE_MS else min(2 * parting, 1)
+        known = parting if silent_ms <= _IDLE_MS and commits else min(2 * parting, 1)
         return leaves * max(known, _NEVER), 1 - leaves, leaves * slow * polls
     left = max(parting, _NEVER) * (
         1 / beat_ms if _is_usual(before, member, silent_ms) else _density(silent_ms, beat_ms)

@@ -118,14 +118,14 @@ class _Session:
         return min(EPOCH_HEARTBEAT_MS, self.ms // 3)
 
 
-def raised(epochs: Iterable[Epoch | None], silences: Sequence[Span] = ()) -> Iterator[Raised]:
+def raised(epochs: Iterable[Epoch | None], silences: Sequence[Span] = (), *, commits: bool = True) -> Iterator[Raised]:
     """Judge each new epoch of a group, in the order of the log. A None in `epochs` means that the group was deleted.
 
-    `silences`: the times without a sign of life of any group.
+    `silences`: the times without a sign of life of any group. `commits`: whether members of such groups commit at all.
     """
     session = _Session()
     # the scout only learns from epochs, up to AHEAD of the judge
-    scout, judge = _Judge(session, silences), _Judge(session, silences)
+    scout, judge = _Judge(session, silences, commits), _Judge(session, silences, commits)
     ahead: deque[Epoch | None] = deque()
     for epoch in epochs:
         scout.next_epoch(epoch, ())
@@ -139,12 +139,12 @@ def raised(epochs: Iterable[Epoch | None], silences: Sequence[Span] = ()) -> Ite
 class _Judge:
     """What is known of a group so far. `session` also has what is known from later epochs."""
 
-    def __init__(self, session: _Session, silences: Sequence[Span]) -> None:
-        self._session, self._silences = session, silences
+    def __init__(self, session: _Session, silences: Sequence[Span], commits: bool) -> None:
+        self._session, self._silences, self._commits = session, silences, commits
         self._reset()
 
     def _reset(self) -> None:
-        self._habits = Habits()
+        self._habits = Habits(commits=self._commits)
         self._silent: dict[str, int] = {}
         """How long each missing member had been silent, by member id. Members that polled too late are not in it."""
         self._parted: list[bool] = []

@@ -218,6 +218,8 @@ class Habits(NamedTuple):
     """Client id and host of the latest processes that left and are not back yet."""
     silences: tuple[Span, ...] = ()
     """The times in which no group of the cluster gave a sign of life."""
+    commits: bool = True
+    """Whether members of such groups commit at all. Those of share groups do not."""
 
     @property
     def commits_at_parting(self) -> float:

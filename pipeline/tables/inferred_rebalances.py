@@ -265,7 +265,7 @@ def without_conversions(inferred: DataFrame, states: DataFrame) -> DataFrame:
 def _infer_epochs(group: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     silences, every = _silences_of(rows)
     for protocol_type, some in groupby(every, itemgetter("protocol_type")):
-        for one in raised(map(epoch_of, some), silences):
+        for one in raised(map(epoch_of, some), silences, commits=protocol_type != SHARE):
             found = epoch_row(group, one)
             # other members of a share group have the same partitions
             yield found if protocol_type != SHARE else found | {"silent_from_ms": None, "silent_partition_ms": None}
