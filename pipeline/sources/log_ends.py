@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from typing import Final
 
 import numpy as np
 from pyarrow import fs
 
+from muster.pipeline.sources.segment_files import logs_among
 from muster.pipeline.sources.segment_reader import Stretch, Walk
 
-_LOG: Final = re.compile(r"[0-9]{20}\.log")
 _INDEX_ENTRY: Final = 8
 _END_OF_BATCH: Final = struct.Struct(">q15xi8xq").unpack_from
 """Reads three fields of a batch header: base offset, last offset delta, greatest timestamp."""
@@ -23,7 +22,7 @@ def logs_in(system: fs.FileSystem, folder: str) -> list[fs.FileInfo]:
         entries = system.get_file_info(fs.FileSelector(folder))
     except FileNotFoundError:
         return []
-    return sorted((entry for entry in entries if _LOG.fullmatch(entry.base_name)), key=lambda entry: entry.base_name)
+    return logs_among(entries)
 
 
 def last_end(system: fs.FileSystem, logs: list[fs.FileInfo]) -> tuple[int, int]:

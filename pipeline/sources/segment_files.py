@@ -79,10 +79,13 @@ def partition_of(name: str, topic: str) -> int | None:
     return int(match["partition"]) if match is not None and match["topic"] == topic else None
 
 
+def logs_among(entries: list[fs.FileInfo]) -> list[fs.FileInfo]:
+    """Those entries that are segment files, in the order of the log."""
+    logs = (entry for entry in entries if entry.type == fs.FileType.File and _SEGMENT.fullmatch(entry.base_name))
+    return sorted(logs, key=lambda entry: entry.base_name)
+
+
 def segments_among(partition: int, entries: list[fs.FileInfo]) -> list[SegmentFile]:
     """Those entries that are segment files of a partition."""
-    return [
-        SegmentFile(partition, int(entry.base_name[:20]), entry.path, entry.size or 0)
-        for entry in entries
-        if entry.type == fs.FileType.File and _SEGMENT.fullmatch(entry.base_name)
-    ]
+    logs = logs_among(entries)
+    return [SegmentFile(partition, int(log.base_name[:20]), log.path, log.size or 0) for log in logs]

@@ -72,12 +72,17 @@ def with_silences(rows: DataFrame, silences: DataFrame) -> DataFrame:
     `silences`: the table `silences`.
     """
     one = F.struct(*_SILENCES.value_type.names)
-    whole = silences.where(F.col("only").isNull()).agg(F.collect_list(one).alias("of_all"))
+    whole = of_all(silences).agg(F.collect_list(one).alias("of_all"))
     of_group = of_some(silences).groupBy("group").agg(F.collect_list(one).alias("of_group"))
     known = rows.crossJoin(F.broadcast(whole)).join(F.broadcast(of_group), "group", "left")
     none = F.array().cast(from_arrow_type(_SILENCES))
     both = F.flatten(F.array("of_all", F.coalesce("of_group", none)))
     return known.withColumn("silences", both).drop("of_all", "of_group")
+
+
+def of_all(silences: DataFrame) -> DataFrame:
+    """The silences of all groups."""
+    return silences.where(F.col("only").isNull())
 
 
 def of_some(silences: DataFrame) -> DataFrame:

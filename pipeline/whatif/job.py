@@ -22,7 +22,7 @@ from muster.pipeline.tables import keep, table
 from muster.pipeline.tables.epoch_states import NOT_REPLAYED
 from muster.pipeline.tables.inputs import MEMBER_FIELDS, Inputs
 from muster.pipeline.tables.schema import TABLES, conform
-from muster.pipeline.tables.silences import of_some
+from muster.pipeline.tables.silences import of_all, of_some
 from muster.pipeline.whatif import from_epochs, from_events, from_log
 from muster.pipeline.whatif.advice import advice, unadvised
 from muster.pipeline.whatif.compare import Comparison, compare, withheld
@@ -275,7 +275,7 @@ def _heard(memberships: DataFrame, commits: DataFrame) -> DataFrame:
 def _away(histories: DataFrame, silences: DataFrame) -> DataFrame:
     """For each group, the times without a sign of life of any group, or of this group and others."""
     groups = histories.select("group").distinct()
-    whole = silences.where(F.col("only").isNull()).select("from_ms", "until_ms")
+    whole = of_all(silences).select("from_ms", "until_ms")
     rows = groups.crossJoin(F.broadcast(whole)).unionByName(
         groups.join(F.broadcast(of_some(silences).select("group", "from_ms", "until_ms")), "group")
     )

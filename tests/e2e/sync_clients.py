@@ -129,11 +129,16 @@ def commit_beginning(bootstrap: str, topic: str, group: str, partitions: int) ->
     again, and its timer of the first request still runs. When that timer fires, librdkafka reads from the beginning
     again, also on Apache Kafka.
     """
+    assert not refused_commits(bootstrap, topic, group, partitions)
+
+
+def refused_commits(bootstrap: str, topic: str, group: str, partitions: int) -> list[confluent_kafka.KafkaError]:
+    """Commit offset 0 of each partition. Returns the errors of partitions, as while the coordinator moves."""
     offsets = [confluent_kafka.TopicPartition(topic, partition, 0) for partition in range(partitions)]
     admin = confluent_admin(bootstrap)  # without a name librdkafka's client would end before it has asked
     wanted = confluent_kafka.ConsumerGroupTopicPartitions(group, offsets)
     committed = admin.alter_consumer_group_offsets([wanted])[group].result(30)
-    assert not [one.error for one in committed.topic_partitions if one.error]
+    return [one.error for one in committed.topic_partitions if one.error]
 
 
 def confluent_produce(

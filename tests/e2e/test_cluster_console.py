@@ -12,13 +12,13 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 
 from muster.postgres import administration
 from muster.postgres.store import Identity
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.e2e.ledger import eventually_sync
+from tests.e2e.sync_clients import refused_commits
 from tests.support.cluster_nodes import ClusterNode
 from tests.support.postgres import own_database
 from tests.support.servers import QUICK, free_port_pair
@@ -77,24 +77,19 @@ def is_shared_out(*doors: str) -> bool:
     return all(found) and sorted(name for names in found for name in names) == GROUPS
 
 
-def is_committed(admin: AdminClient, group: str) -> bool:
-    """Commit for a group. False: rows are refused, since its coordinator moves to the second node."""
-    rows = [TopicPartition("orders", one, 0) for one in range(PARTITIONS)]
-    (done,) = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, rows)]).values()
-    return not any(row.error for row in done.result().topic_partitions)
+def until_committed(bootstrap: str, group: str) -> None:
+    """Commit for a group, again while its coordinator moves to the second node."""
+    eventually_sync(lambda: not refused_commits(bootstrap, "orders", group, PARTITIONS), f"offsets of {group}")
 
 
 def test_each_console_has_its_groups_and_leads_to_the_other(nodes: list[ClusterNode]) -> None:
-    where: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": ",".join(node.bootstrap for node in nodes),
-        "log_level": 0,
-    }
-    producer, admin = Producer(where), AdminClient(where)
+    bootstrap = ",".join(node.bootstrap for node in nodes)
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for number in range(PARTITIONS * RECORDS):
         producer.produce("orders", b"x", partition=number % PARTITIONS)
     assert producer.flush(30) == 0
     for group in GROUPS:
-        eventually_sync(lambda: is_committed(admin, group), f"offsets of {group}")  # noqa: B023  # called at once
+        until_committed(bootstrap, group)
     first, second = map(door, nodes)
     eventually_sync(lambda: is_shared_out(first, second), "the second node gets its share of the groups")
     # each group is on one console, and its lag counts the partitions that the other node leads, too
