@@ -1,6 +1,6 @@
 """Of each recorded log, all sources and both engines give the same tables: the data directory and a live server with
-its records, of which a client sees less, read by the pipeline and, if a client sees all, by `muster groups explain`;
-the tables made by Spark and in this process.
+its records, and Spark and this process. A client of the live server does not see all facts. If it does,
+`muster groups explain` gives the same answers, too.
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ def advice(tables: Tables, truth: Truth) -> list[Figure]:
     found = worth(rows, truth, tables.get("verdicts", ()))
     return [
         _share("advice useful", found.useful, found.useless),
-        _share("  told where it was wanted", found.wanted, found.untold),
+        _share("  given where it was wanted", found.wanted, found.untold),
     ]
 
 

@@ -169,7 +169,7 @@ def test_advice_is_useful_if_it_is_about_what_happened() -> None:
         row("forms", '{"group.protocol":"consumer"}'),
     ]  # fmt: skip
     found = advice({"advice": reported_of}, truth)
-    assert summarized(found) == {"advice useful": "3/7", "told where it was wanted": "2/3"}
+    assert summarized(found) == {"advice useful": "3/7", "given where it was wanted": "2/3"}
     assert found[1].misses == ("untold",)
     assert advice({}, truth) == []
 

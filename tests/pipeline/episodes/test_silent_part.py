@@ -33,7 +33,7 @@ def _there(interval_s: float = 5, shift_s: float = 0.0) -> list[int]:
 
 
 def _member(*ends_s: float) -> Stays:
-    """A member that is there all the time, and others that come first and go."""
+    """One member stays all the time. The others join first, and leave."""
     return [(_ms(-1), None), *((_ms(-1), _ms(end)) for end in ends_s)]
 
 

@@ -10,7 +10,7 @@ _GOES_ON: Final = frozenset({"too_slow", "keeps_up", "behind", "poison", "two_to
 CUT: Final = "cut"
 """How a log begins without its earlier segments."""
 _LOOPS: Final = frozenset({"crash_loop", "flapping", "slow_poller"})
-"""Episodes of which the log may show enough, though not the beginning."""
+"""The log may show enough of these episodes, even if it lacks their beginning."""
 
 
 def since(lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

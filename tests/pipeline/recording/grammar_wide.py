@@ -1,6 +1,7 @@
-"""Draws recordings, also those from WIDE_FROM on. These have what earlier ones have not: three brokers of which one is
-away, logs that begin in mid-life, members that commit in transactions, names as of Kafka Connect and Streams, and
-members of each client library in each happening.
+"""Draws recordings, also those from WIDE_FROM on.
+
+From there on, one of three brokers is away, and logs begin in mid-life. Members commit in transactions, and have names
+as of Kafka Connect and Streams. Each client library plays in each happening.
 """
 
 from __future__ import annotations
